@@ -1,0 +1,61 @@
+# From a fresh clone to a trained network: make quickstart. All is installed into .venv, nothing elsewhere.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
+NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+BENCHMARKS := $(filter-out benchmarks/make_sample.py,$(wildcard benchmarks/*.py))
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart test lint notebooks benchmarks clean
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
+
+quickstart: $(VENV)/installed-plot  ## train a network on the packaged images, on this machine
+	$(RUN) -m sparkdl.quickstart
+
+test: $(VENV)/installed-test  ## run the whole suite
+	$(RUN) -m pytest
+
+lint: $(VENV)/installed-test  ## check style and types
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy sparkdl
+
+notebooks: $(VENV)/installed-notebooks  ## run every notebook, into build/notebooks
+	@for notebook in $(NOTEBOOKS); do \
+		$(RUN) -m nbconvert --to notebook --execute --output-dir build/notebooks $$notebook || exit 1; \
+	done
+
+benchmarks: $(VENV)/installed-benchmarks  ## run every benchmark in its quick form
+	@for benchmark in $(BENCHMARKS); do echo $$benchmark; $(RUN) $$benchmark --quick || exit 1; done
+
+clean:  ## remove all that these targets made
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each extra of setup.cfg. A Java comes with the first of them if the machine has none that Spark runs on.
+$(VENV)/installed-%: $(VENV)/created setup.cfg setup.py
+	@echo "Installing sparkdl[$*] into $(VENV); the first time takes a minute or two."
+	@$(PIP) ".[$*]"
+	@$(RUN) -c "import sys; from sparkdl.spark.session import find_java; sys.exit(find_java() is None)" || { \
+		echo "Found no Java 17 or newer: installing one into $(VENV)."; \
+		$(PIP) ".[jre]"; \
+	}
+	@touch $@
+
+$(VENV)/created:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { \
+		echo "sparkdl needs Python 3.11 or newer, received $$($(PYTHON) --version 2>&1);" \
+			"name another, as in: make PYTHON=python3.12 quickstart" >&2; \
+		exit 1; \
+	}
+	@$(PYTHON) -c "import ensurepip, venv" || { \
+		echo "sparkdl needs a Python with venv, received $(PYTHON) without it;" \
+			"install it (on Debian and Ubuntu the package python3-venv) or name another Python by PYTHON=" >&2; \
+		exit 1; \
+	}
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@

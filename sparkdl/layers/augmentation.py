@@ -1,0 +1,164 @@
+"""Random variation of images in training, drawn anew for every row and step; `forward` says what inference does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from sparkdl.layers.base import Array, RandomLayer, Shape, Weights, jitted
+from sparkdl.layers.image import check_size, image_shape
+
+
+@dataclass(frozen=True)
+class RandomCrop(RandomLayer):
+    """Cuts a window out of each image: anywhere, every place equally likely, in training; the centre at inference.
+
+    x  (batch, height, width, channels)        dx  of x's shape   dL/dx
+    y  (batch, *size, channels)                dy  of y's shape   dL/dy
+
+    Parameters
+    ----------
+    size : tuple of int
+        Height and width of the window.
+    """
+
+    size: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_size(self, self.size)
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        height, width, channels = image_shape(self, input_shape)
+        if height < self.size[0] or width < self.size[1]:
+            raise ValueError(
+                f"RandomCrop of size {self.size} expects images at least as large, received {input_shape}; "
+                "choose a smaller size or put Resize before it."
+            )
+        return (*self.size, channels)
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        height, width = self.size
+        top, left = (x.shape[1] - height) // 2, (x.shape[2] - width) // 2
+        return x[:, top : top + height, left : left + width]
+
+    def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
+        """Top left corners, (batch, 2)."""
+        places = jnp.array([[shape[1] - self.size[0] + 1, shape[2] - self.size[1] + 1]])
+        return jax.random.randint(key, (shape[0], 2), 0, places)
+
+    @jitted
+    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+        def window(image: Array, corner: Array) -> Array:
+            return lax.dynamic_slice(image, (corner[0], corner[1], 0), (*self.size, image.shape[2]))
+
+        return jax.vmap(window)(x, drawn)
+
+
+@dataclass(frozen=True)
+class ImageVariation(RandomLayer):
+    """A random change of an image that keeps its shape and is left out at inference."""
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return image_shape(self, input_shape)
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x
+
+
+@dataclass(frozen=True)
+class RandomFlip(ImageVariation):
+    """Mirrors every other image, on average, in training; does nothing at inference.
+
+    Parameters
+    ----------
+    axis : {"horizontal", "vertical"}, default "horizontal"
+        "horizontal" swaps left and right, "vertical" top and bottom.
+    """
+
+    axis: str = "horizontal"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.axis not in ("horizontal", "vertical"):
+            raise ValueError(f"axis of RandomFlip must be 'horizontal' or 'vertical', received {self.axis!r}.")
+
+    def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
+        """Whether to mirror, (batch, 1, 1, 1)."""
+        return jax.random.bernoulli(key, 0.5, (shape[0], 1, 1, 1))
+
+    @jitted
+    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+        return jnp.where(drawn, jnp.flip(x, 2 if self.axis == "horizontal" else 1), x)
+
+
+@dataclass(frozen=True)
+class RandomBrightness(ImageVariation):
+    """Adds one number to each whole image in training, uniform in [-max_delta, max_delta); nothing at inference.
+
+    This is TensorFlow's `tf.image.random_brightness`, with a number for every row.
+
+    Parameters
+    ----------
+    max_delta : float
+        Largest change, in the units of x.
+    """
+
+    max_delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.max_delta < math.inf:
+            raise ValueError(
+                f"max_delta of RandomBrightness must be a finite number of at least 0, received {self.max_delta}; "
+                "the change is drawn between -max_delta and max_delta."
+            )
+
+    def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
+        """What to add, (batch, 1, 1, 1)."""
+        return jax.random.uniform(key, (shape[0], 1, 1, 1), dtype, -self.max_delta, self.max_delta)
+
+    @jitted
+    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+        return x + drawn
+
+
+@dataclass(frozen=True)
+class RandomContrast(ImageVariation):
+    """Multiplies the distance to each image's channel means by one number in training; does nothing at inference.
+
+    y = (x - mean) * factor + mean, factor uniform in [lower, upper): TensorFlow's `tf.image.random_contrast`, with a
+    number for every row.
+
+    Parameters
+    ----------
+    lower, upper : float
+        Bounds of the factor, 0 <= lower < upper; 1 leaves an image as it is.
+    """
+
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.lower < self.upper < math.inf:
+            raise ValueError(
+                f"RandomContrast expects 0 <= lower < upper, received lower={self.lower}, upper={self.upper}; "
+                "RandomContrast(0.8, 1.2) changes the contrast by up to a fifth."
+            )
+
+    def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
+        """Factors, (batch, 1, 1, 1)."""
+        return jax.random.uniform(key, (shape[0], 1, 1, 1), dtype, self.lower, self.upper)
+
+    @jitted
+    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+        mean = x.mean(axis=(1, 2), keepdims=True)
+        return (x - mean) * drawn + mean

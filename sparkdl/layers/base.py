@@ -1,0 +1,255 @@
+"""What a layer is: a frozen value with three kernels, and how a training step runs it.
+
+`dy` is dL/dy, the derivative of the summed loss by the layer's output, with y's shape; `dx` likewise. The kernels
+return sums over the rows of a batch and never divide by their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import jax
+from jax import lax
+
+from sparkdl.initializers import HeNormal, Initializer, Zeros
+from sparkdl.specs import Spec
+
+Array = jax.Array
+Shape = tuple[int, ...]  # of one row, without the batch axis
+Weights = dict[str, Any]  # arrays by name; a network's are nested by layer name
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def jitted(kernel: Kernel) -> Kernel:
+    """Compile a layer's method; the layer itself, being a frozen value, is a static argument."""
+    return jax.jit(kernel, static_argnums=0)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a training step knows besides weights and rows; made inside the compiled step.
+
+    Attributes
+    ----------
+    key : Array
+        Random key of this step, worker and layer.
+    row_weights : Array
+        Sample weights of the rows at hand, shape (batch,); padding rows weigh 0.
+    axis : str or None
+        Name of the mesh axis over which the batch is split among workers.
+    """
+
+    key: Array
+    row_weights: Array
+    axis: str | None = None
+
+    def sum_over_workers(self, value: Array) -> Array:
+        """The sum of every worker's `value`."""
+        return value if self.axis is None else lax.psum(value, self.axis)
+
+    def at(self, index: int) -> Context:
+        """The context of the `index`-th layer of a network: the same, with a key of its own."""
+        return Context(jax.random.fold_in(self.key, index), self.row_weights, self.axis)
+
+
+@dataclass(frozen=True)
+class Layer(Spec):
+    """A layer's hyperparameters; its weights travel beside it as a dict of arrays.
+
+    A subclass with only `forward` already trains: `delta` and `gradient` are derived from it.
+
+    Parameters
+    ----------
+    name : str, optional
+        Key of the layer's weights in its network; by default the type and position, as in "conv_0".
+    trainable : bool, default True
+        False freezes the layer's weights.
+    """
+
+    name: str | None = field(default=None, kw_only=True)
+    trainable: bool = field(default=True, kw_only=True)
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        """Shape of one row of y for a row of shape `input_shape`; ValueError if such rows do not fit."""
+        weights = jax.eval_shape(lambda key: self.init(key, input_shape), jax.ShapeDtypeStruct((2,), "uint32"))
+        row = jax.ShapeDtypeStruct((1, *input_shape), "float32")
+        return tuple(jax.eval_shape(self.forward, weights, row).shape[1:])
+
+    def multiply_adds(self, input_shape: Shape) -> int:
+        """Multiplications (each with an addition) that `forward` spends on one row, where they dominate its cost."""
+        return 0
+
+    def penalties(self) -> dict[str, tuple[float, float]]:
+        """(l1, l2) by weight name: the objective gains l1 * sum|w| + l2 / 2 * sum(w * w)."""
+        return {}
+
+    def init(self, key: Array, input_shape: Shape) -> Weights:
+        """Fresh weights for rows of shape `input_shape`; {} for a layer without any."""
+        return {}
+
+    def forward(self, weights: Weights, x: Array) -> Array:
+        """y of shape (batch, *output_shape) from x of shape (batch, *input_shape), as at inference."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward kernel.")
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        """dL/dx, of x's shape."""
+        return jax.vjp(lambda rows: self.forward(weights, rows), x)[1](dy)[0]
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        """dL/dweights, summed over rows, in the structure of `weights`."""
+        return jax.vjp(lambda values: self.forward(values, x), weights)[1](dy)[0]
+
+    def learned(self, weights: Weights) -> Weights:
+        """The part of `weights` that training changes by its gradient."""
+        held = self.statistics()
+        return {name: value for name, value in weights.items() if self.trainable and name not in held}
+
+    def penalty(self, weights: Weights) -> Array | float:
+        """What regularization adds to the objective."""
+        terms = self.penalties().items()
+        return sum(
+            l1 * abs(weights[name]).sum() + l2 / 2 * (weights[name] * weights[name]).sum() for name, (l1, l2) in terms
+        )
+
+    # What a network calls in a training step. `kept` is whatever forward hands to backward; most layers keep nothing.
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
+        """(y, kept) in training."""
+        return self.forward(weights, x), None
+
+    def train_backward(
+        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
+    ) -> tuple[Array | None, Weights]:
+        """(dx or None, dweights) in training; {} for a frozen layer."""
+        dx = self.delta(weights, x, y, dy) if wants_delta else None
+        return dx, self.gradient(weights, x, y, dy) if weights and self.trainable else {}
+
+    def statistics(self) -> frozenset[str]:
+        """Names of the weights that are running statistics rather than learned."""
+        return frozenset()
+
+    def new_statistics(self, weights: Weights, kept: Any) -> Weights:
+        """The running statistics after a training step, in their place in `weights`."""
+        return {}
+
+
+@dataclass(frozen=True)
+class StoringLayer(Layer):
+    """A layer whose forward pass stores something for delta and gradient that they could not cheaply recompute.
+
+    Subclasses write `forward_storing` and `delta_stored` (and `gradient_stored` if they have weights).
+    """
+
+    def forward_storing(self, weights: Weights, x: Array) -> tuple[Array, Any]:
+        """(y, stored)."""
+        raise NotImplementedError
+
+    def delta_stored(self, weights: Weights, x: Array, y: Array, dy: Array, stored: Any) -> Array:
+        """dL/dx from what `forward_storing` stored."""
+        raise NotImplementedError
+
+    def gradient_stored(self, weights: Weights, x: Array, y: Array, dy: Array, stored: Any) -> Weights:
+        """dL/dweights from what `forward_storing` stored."""
+        return {}
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return self.forward_storing(weights, x)[0]
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return self.delta_stored(weights, x, y, dy, self.forward_storing(weights, x)[1])
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        return self.gradient_stored(weights, x, y, dy, self.forward_storing(weights, x)[1])
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
+        return self.forward_storing(weights, x)
+
+    def train_backward(
+        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
+    ) -> tuple[Array | None, Weights]:
+        dx = self.delta_stored(weights, x, y, dy, kept) if wants_delta else None
+        return dx, self.gradient_stored(weights, x, y, dy, kept) if weights and self.trainable else {}
+
+
+@dataclass(frozen=True)
+class RandomLayer(Layer):
+    """A layer that is random in training and not at inference (`forward`).
+
+    Subclasses write `forward`, `draw` and `forward_drawn`; `delta_drawn` and `gradient_drawn` are derived unless
+    written. Every worker draws for its own rows.
+    """
+
+    def draw(self, key: Array, shape: Shape, dtype: Any) -> Any:
+        """Random numbers for rows x of this shape (with the batch axis) and dtype."""
+        raise NotImplementedError
+
+    def forward_drawn(self, weights: Weights, x: Array, drawn: Any) -> Array:
+        """y in training."""
+        raise NotImplementedError
+
+    @jitted
+    def delta_drawn(self, weights: Weights, x: Array, y: Array, dy: Array, drawn: Any) -> Array:
+        """dL/dx in training."""
+        return jax.vjp(lambda rows: self.forward_drawn(weights, rows, drawn), x)[1](dy)[0]
+
+    @jitted
+    def gradient_drawn(self, weights: Weights, x: Array, y: Array, dy: Array, drawn: Any) -> Weights:
+        """dL/dweights in training."""
+        return jax.vjp(lambda values: self.forward_drawn(values, x, drawn), weights)[1](dy)[0]
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
+        drawn = self.draw(context.key, x.shape, x.dtype)
+        return self.forward_drawn(weights, x, drawn), drawn
+
+    def train_backward(
+        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
+    ) -> tuple[Array | None, Weights]:
+        dx = self.delta_drawn(weights, x, y, dy, kept) if wants_delta else None
+        return dx, self.gradient_drawn(weights, x, y, dy, kept) if weights and self.trainable else {}
+
+
+@dataclass(frozen=True)
+class KernelLayer(Layer):
+    """A layer with a `kernel` and perhaps a `bias`: what dense and convolution layers share.
+
+    Parameters
+    ----------
+    bias : bool, default True
+        Whether to add a learned bias to every output channel.
+    kernel_initializer, bias_initializer : Initializer or str
+        An initializer or its name.
+    l1, l2 : float, default 0
+        The objective gains l1 * sum|kernel| + l2 / 2 * sum(kernel * kernel); the bias is left alone.
+    """
+
+    bias: bool = field(default=True, kw_only=True)
+    kernel_initializer: Initializer | str = field(default=HeNormal(), kw_only=True)
+    bias_initializer: Initializer | str = field(default=Zeros(), kw_only=True)
+    l1: float = field(default=0.0, kw_only=True)
+    l2: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "kernel_initializer", Initializer.of(self.kernel_initializer))
+        object.__setattr__(self, "bias_initializer", Initializer.of(self.bias_initializer))
+        for name in ("l1", "l2"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} of {type(self).__name__} must be at least 0, received {getattr(self, name)}.")
+
+    def penalties(self) -> dict[str, tuple[float, float]]:
+        return {"kernel": (self.l1, self.l2)} if self.l1 or self.l2 else {}
+
+    def init_kernel(self, key: Array, kernel_shape: Shape) -> Weights:
+        """Kernel of `kernel_shape` (..., inputs, outputs) and, if there is one, the bias of shape (outputs,)."""
+        kernel_key, bias_key = jax.random.split(key)
+        weights = {"kernel": Initializer.of(self.kernel_initializer).sample(kernel_key, kernel_shape)}
+        if self.bias:
+            weights["bias"] = Initializer.of(self.bias_initializer).sample(bias_key, kernel_shape[-1:])
+        return weights

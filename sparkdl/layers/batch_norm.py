@@ -1,0 +1,120 @@
+"""Batch normalization whose statistics are those of the whole batch, however many workers share it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from sparkdl.layers.base import Array, Context, Shape, Weights, jitted
+from sparkdl.layers.normalization import Standardization, along_channels, row_sums, wide
+
+
+def _nonzero(total: Array) -> Array:
+    """A divisor that a step without any weight can bear."""
+    return jnp.where(total > 0, total, 1)
+
+
+class BatchStatistics(NamedTuple):
+    """Mean and variance (channels,) of the weighted rows of a batch, and their weight times the number of positions."""
+
+    mean: Array
+    variance: Array
+    total: Array
+
+
+@dataclass(frozen=True)
+class BatchNorm(Standardization):
+    """Gives each channel mean 0 and variance 1 over the batch, then scales and shifts it (Ioffe and Szegedy 2015).
+
+    y = (x - mean) / sqrt(variance + epsilon) * scale + bias. In training, mean and variance are those of all workers'
+    rows and positions, every row counting by its weight; their running averages, the weights "mean" and "variance"
+    (channels,), stand in for them at inference. Both variances are biased, as in Keras. A frozen layer
+    (trainable=False) uses the running averages in training too and leaves them alone, as in Keras.
+
+    Parameters
+    ----------
+    momentum : float, default 0.9
+        Share of the old running average that a step keeps, in [0, 1); PyTorch's `momentum` is 1 minus this.
+    """
+
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.momentum < 1:
+            raise ValueError(
+                f"momentum of BatchNorm, the share of the old average, must be at least 0 and below 1, "
+                f"received {self.momentum}; PyTorch's 0.1 is 0.9 here."
+            )
+
+    def init(self, key: Array, input_shape: Shape) -> Weights:
+        channels = input_shape[-1:]
+        return super().init(key, input_shape) | {"mean": jnp.zeros(channels), "variance": jnp.ones(channels)}
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return self.affine(weights, self._standard(x, weights["mean"], weights["variance"])).astype(x.dtype)
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return self._unstandardized(weights, wide(dy), weights["variance"]).astype(x.dtype)
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, BatchStatistics | None]:
+        if not self.trainable:
+            return super().train_forward(weights, x, context)
+        batch = self._batch_statistics(wide(x), context)
+        return self.affine(weights, self._standard(x, batch.mean, batch.variance)).astype(x.dtype), batch
+
+    def train_backward(
+        self,
+        weights: Weights,
+        x: Array,
+        y: Array,
+        dy: Array,
+        kept: BatchStatistics | None,
+        context: Context,
+        wants_delta: bool,
+    ) -> tuple[Array | None, Weights]:
+        if kept is None:
+            return super().train_backward(weights, x, y, dy, kept, context, wants_delta)
+        dy, standard = wide(dy), self._standard(x, kept.mean, kept.variance)
+        sums = jnp.stack([row_sums(dy).sum(axis=0), row_sums(dy * standard).sum(axis=0)])
+        gradients = self.affine_gradient(weights, dscale=sums[1], dbias=sums[0])
+        if not wants_delta:
+            return None, gradients
+        whole = context.sum_over_workers(sums)  # the batch statistics depend on every worker's rows
+        share = context.row_weights.astype(dy.dtype).reshape(-1, *(1,) * (dy.ndim - 1)) / _nonzero(kept.total)
+        through = share * (along_channels(whole[0], dy) + standard * along_channels(whole[1], dy))
+        return self._unstandardized(weights, dy - through, kept.variance).astype(x.dtype), gradients
+
+    def statistics(self) -> frozenset[str]:
+        return frozenset({"mean", "variance"})
+
+    def new_statistics(self, weights: Weights, kept: BatchStatistics | None) -> Weights:
+        old = {name: weights[name] for name in ("mean", "variance")}
+        if kept is None:
+            return old
+        share = jnp.where(kept.total > 0, self.momentum, 1)
+        return {name: share * old[name] + (1 - share) * getattr(kept, name).astype(old[name].dtype) for name in old}
+
+    def _standard(self, x: Array, mean: Array, variance: Array) -> Array:
+        x = wide(x)
+        return (x - along_channels(mean, x)) * lax.rsqrt(along_channels(variance, x) + self.epsilon)
+
+    def _unstandardized(self, weights: Weights, dy: Array, variance: Array) -> Array:
+        """dL/dx where mean and variance are constants."""
+        return self.scaled(weights, dy) * lax.rsqrt(along_channels(variance, dy) + self.epsilon)
+
+    def _batch_statistics(self, x: Array, context: Context) -> BatchStatistics:
+        """Two exchanges, the mean before the squares: one would cancel where the mean is large, as on raw features."""
+        rows = context.row_weights.astype(x.dtype)[:, None]
+        total = rows.sum() * math.prod(x.shape[1:-1])
+        sums = context.sum_over_workers(jnp.append((rows * row_sums(x)).sum(axis=0), total))
+        mean, total = sums[:-1] / _nonzero(sums[-1]), sums[-1]
+        centred = x - along_channels(mean, x)
+        squares = context.sum_over_workers((rows * row_sums(centred * centred)).sum(axis=0))
+        return BatchStatistics(mean, squares / _nonzero(total), total)

@@ -1,0 +1,53 @@
+"""Dropout, the regularisation that hides random inputs from a network while it trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sparkdl.layers.base import Array, RandomLayer, Shape, Weights, jitted
+
+
+@dataclass(frozen=True)
+class Dropout(RandomLayer):
+    """Sets inputs to 0 at random in training and does nothing at inference (Srivastava et al. 2014).
+
+    The inputs that stay are multiplied by 1 / (1 - rate), so that the expectation of y is x.
+    x, y, dx and dy all have one shape, (batch, ...).
+
+    Parameters
+    ----------
+    rate : float
+        Probability of DROPPING an input, in [0, 1): Dropout(0.1) keeps nine in ten.
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.rate < 1:
+            raise ValueError(
+                f"rate of Dropout, the probability of dropping an input, must be at least 0 and below 1, "
+                f"received {self.rate}; Dropout(0.5) drops half of them."
+            )
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x
+
+    def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
+        return jax.random.bernoulli(key, 1 - self.rate, shape)
+
+    @jitted
+    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+        return jnp.where(drawn, x / (1 - self.rate), 0)
+
+    @jitted
+    def delta_drawn(self, weights: Weights, x: Array, y: Array, dy: Array, drawn: Array) -> Array:
+        return jnp.where(drawn, dy / (1 - self.rate), 0)

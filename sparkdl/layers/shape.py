@@ -1,0 +1,65 @@
+"""Layers that only change the shape of a row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+
+
+@dataclass(frozen=True)
+class Reshaping(Layer):
+    """Gives each row the shape that `output_shape` promises, in row-major order.
+
+    x  (batch, *input_shape)        dx  (batch, *input_shape)    dL/dx
+    y  (batch, *output_shape)       dy  (batch, *output_shape)   dL/dy
+    """
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x.reshape(x.shape[0], *self.output_shape(x.shape[1:]))
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return dy.reshape(x.shape)
+
+
+@dataclass(frozen=True)
+class Flatten(Reshaping):
+    """Makes each row one vector, as Dense expects it."""
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return (math.prod(input_shape),)
+
+
+@dataclass(frozen=True)
+class Reshape(Reshaping):
+    """Gives each row another shape.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of one row of y, without the batch axis; one size may be -1 and is then inferred.
+    """
+
+    shape: Shape
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        sizes = self.shape if isinstance(self.shape, tuple) else (0,)
+        if not all(isinstance(size, int) and (size > 0 or size == -1) for size in sizes) or sizes.count(-1) > 1:
+            raise ValueError(
+                f"shape of Reshape must be a tuple of positive sizes, one of which may be -1, received {self.shape!r}; "
+                "leave the batch axis out."
+            )
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        count, known = math.prod(input_shape), math.prod(size for size in self.shape if size != -1)
+        shape = tuple(count // known if size == -1 else size for size in self.shape)
+        if math.prod(shape) != count:
+            raise ValueError(
+                f"Reshape to {self.shape} expects as many numbers in a row, received rows of shape {input_shape}; "
+                f"choose sizes whose product is {count}."
+            )
+        return shape

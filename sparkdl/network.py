@@ -1,0 +1,238 @@
+"""Layers in a row: composition, shape checks, summary and the backward chain. A network is itself a layer."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
+from sparkdl.specs import FORMAT
+
+
+@dataclass(frozen=True)
+class Network(Layer):
+    """A feed-forward network: the output of each layer is the input of the next.
+
+    x        (batch, *input_shape)
+    y        (batch, *output) with the last layer's shape; raw scores, since softmax and the like belong to the loss
+    weights  {layer name: {weight name: array}} for the layers that have weights
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        In order from input to output; networks may be among them.
+    input_shape : tuple of int
+        Shape of one row, (height, width, channels) for images. A network inside another leaves it out.
+
+    Raises
+    ------
+    ValueError
+        The layers do not fit each other; the message names the layer by position and type.
+
+    Examples
+    --------
+    >>> from sparkdl import Network
+    >>> from sparkdl.layers import Dense, Relu
+    >>> network = Network([Dense(16), Relu(), Dense(3)], input_shape=(4,))
+    >>> network.output_shape()
+    (3,)
+    """
+
+    layers: tuple[Layer, ...]
+    input_shape: Shape | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layers, Layer) or not isinstance(self.layers, (list, tuple)):
+            raise ValueError(f"layers of Network must be a list of layers, received {self.layers!r}.")
+        super().__post_init__()
+        for index, layer in enumerate(self.layers):
+            if not isinstance(layer, Layer):
+                hint = f"; write {layer.__name__}(...)" if isinstance(layer, type) else ""
+                raise ValueError(f"Layer {index} of the network must be a Layer, received {layer!r}{hint}.")
+        if not self.layers:
+            raise ValueError("layers of Network must hold at least one layer, received none.")
+        if not self.trainable:
+            object.__setattr__(self, "layers", tuple(replace(layer, trainable=False) for layer in self.layers))
+        names = list(self.names)
+        slashed = [name for name in names if "/" in name]
+        if slashed:
+            raise ValueError(f"Layer names may not hold a slash, received {slashed[0]!r}.")
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise ValueError(f"Layer names must differ within a network, {doubled[0]!r} stands twice.")
+        if self.input_shape is not None:
+            if not isinstance(self.input_shape, tuple):
+                object.__setattr__(self, "input_shape", (self.input_shape,))
+            if not all(isinstance(size, int) and size > 0 for size in self.input_shape or ()):
+                raise ValueError(f"input_shape must hold positive integers, received {self.input_shape}.")
+            self.shapes(self.input_shape)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **super().to_json()}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The layers' names, in order; they are the keys of the weights."""
+        return tuple(layer.name or f"{_snake_case(layer)}_{index}" for index, layer in enumerate(self.layers))
+
+    def shapes(self, input_shape: Shape) -> list[Shape]:
+        """Shapes of a row before each layer and after the last."""
+        shapes = [input_shape]
+        for index, layer in enumerate(self.layers):
+            try:
+                shapes.append(layer.output_shape(shapes[-1]))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"Layer {index} ({type(layer).__name__}): {error}") from None
+        return shapes
+
+    def output_shape(self, input_shape: Shape | None = None) -> Shape:
+        """Shape of one row of y; by default for the network's own `input_shape`."""
+        return self.shapes(self._input_shape(input_shape))[-1]
+
+    def multiply_adds(self, input_shape: Shape | None = None) -> int:
+        shapes = self.shapes(self._input_shape(input_shape))
+        return sum(layer.multiply_adds(shape) for layer, shape in zip(self.layers, shapes, strict=False))
+
+    def init(self, key: Array | int, input_shape: Shape | None = None) -> Weights:
+        """Fresh weights, each layer's from a key of its own; `key` may be a seed."""
+        key = jax.random.key(key) if isinstance(key, int) else key
+        weights = {}
+        for index, (name, layer, shape) in enumerate(
+            zip(self.names, self.layers, self.shapes(self._input_shape(input_shape)), strict=False)
+        ):
+            own = layer.init(jax.random.fold_in(key, index), shape)
+            if own:
+                weights[name] = own
+        return weights
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        for name, layer in zip(self.names, self.layers, strict=True):
+            x = layer.forward(weights.get(name, {}), x)
+        return x
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
+        kept = []
+        for index, (name, layer) in enumerate(zip(self.names, self.layers, strict=True)):
+            y, own = layer.train_forward(weights.get(name, {}), x, context.at(index))
+            kept.append((x, y, own))
+            x = y
+        return x, kept
+
+    def train_backward(
+        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
+    ) -> tuple[Array | None, Weights]:
+        learned = self.learned(weights)
+        lowest = 0 if wants_delta else min((self.names.index(name) for name in learned), default=len(self.layers))
+        gradient = {}
+        delta: Array | None = dy
+        for index in reversed(range(lowest, len(self.layers))):
+            name, layer = self.names[index], self.layers[index]
+            assert delta is not None
+            x, y, own_kept = kept[index]
+            delta_below, own = layer.train_backward(
+                weights.get(name, {}), x, y, delta, own_kept, context.at(index), wants_delta or index > lowest
+            )
+            if name in learned:
+                gradient[name] = own
+            delta = delta_below
+        return delta if wants_delta else None, gradient
+
+    def learned(self, weights: Weights) -> Weights:
+        parts = ((name, layer.learned(weights[name])) for name, layer in self._weighty(weights))
+        return {name: part for name, part in parts if part}
+
+    def penalty(self, weights: Weights) -> Array | float:
+        return sum(layer.penalty(weights[name]) for name, layer in self._weighty(weights))
+
+    def new_statistics(self, weights: Weights, kept: Any) -> Weights:
+        own = {
+            name: layer.new_statistics(weights.get(name, {}), kept[index][2])
+            for index, (name, layer) in enumerate(zip(self.names, self.layers, strict=True))
+        }
+        return {name: values for name, values in own.items() if values}
+
+    def summary(self) -> str:
+        """A table of the layers: output shape, number of weights and multiply-adds for one row."""
+        shapes = self.shapes(self._input_shape(None))
+        counts = {name: count_weights(weights) for name, weights in self._abstract_weights().items()}
+        rows = [("", "layer", "output shape", "weights", "multiply-adds")]
+        rows.append(("", "input", str(shapes[0]), "", ""))
+        for index, (name, layer) in enumerate(zip(self.names, self.layers, strict=True)):
+            label = f"{name}: {layer!r}" if layer.name else repr(layer)
+            operations = layer.multiply_adds(shapes[index])
+            rows.append((str(index), label, str(shapes[index + 1]), f"{counts.get(name, 0):,}", f"{operations:,}"))
+        rows.append(("", "total", "", f"{sum(counts.values()):,}", f"{self.multiply_adds():,}"))
+        widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column in (0, 3, 4) else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        rule = "-" * max(len(line) for line in lines)
+        return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
+
+    def check_weights(self, weights: Weights) -> None:
+        """ValueError naming the first array that is missing, unknown or of another shape than this network's."""
+        expected = dict(named_arrays(self._abstract_weights()))
+        received = dict(named_arrays(weights))
+        for name in sorted(expected.keys() | received.keys()):
+            want, have = (str(part[name].shape) if name in part else "nothing" for part in (expected, received))
+            if want != have:
+                raise ValueError(f"Weight {name!r}: the network has {want} there, the given weights have {have}.")
+
+    def _abstract_weights(self) -> Weights:
+        return jax.eval_shape(lambda key: self.init(key), jax.ShapeDtypeStruct((2,), "uint32"))
+
+    def _weighty(self, weights: Weights) -> Iterator[tuple[str, Layer]]:
+        return ((name, layer) for name, layer in zip(self.names, self.layers, strict=True) if name in weights)
+
+    def _input_shape(self, given: Shape | None) -> Shape:
+        shape = self.input_shape if given is None else given
+        if shape is None:
+            raise ValueError("input_shape of Network is not set; write Network(layers, input_shape=...).")
+        return shape
+
+
+def count_weights(weights: Weights) -> int:
+    """Number of scalars in a tree of arrays."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(weights))
+
+
+def named_arrays(weights: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """("conv_0/kernel", array) for every array of nested weights, in their order."""
+    for name, value in weights.items():
+        if isinstance(value, Mapping):
+            yield from named_arrays(value, f"{prefix}{name}/")
+        else:
+            yield prefix + name, value
+
+
+def nested_weights(arrays: Mapping[str, Any]) -> Weights:
+    """The inverse of `named_arrays`."""
+    weights: Weights = {}
+    for path, value in arrays.items():
+        *layers, name = path.split("/")
+        place = weights
+        for layer in layers:
+            place = place.setdefault(layer, {})
+        place[name] = value
+    return weights
+
+
+def updated(weights: Weights, part: Weights) -> Weights:
+    """`weights` with the arrays of `part` in place of its own."""
+    changed = {key: updated(weights.get(key, {}), new) if isinstance(new, dict) else new for key, new in part.items()}
+    return {**weights, **changed}
+
+
+def _snake_case(layer: Layer) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(layer).__name__).lower()

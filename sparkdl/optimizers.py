@@ -1,0 +1,283 @@
+"""How gradients become steps: specs over optax, which does the arithmetic.
+
+Every optimizer counts its own steps and keeps its state in a plain tree of arrays. `g` below is the gradient after
+clipping, `m` and `v` are running averages of g and g * g, and hats mark their bias correction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import jax
+import optax
+
+from sparkdl.schedules import ConstantSchedule, Schedule
+from sparkdl.specs import Spec, check_range
+
+
+@dataclass(frozen=True)
+class Optimizer(Spec):
+    """An update rule with what every rule can be combined with.
+
+    A step is w -= step_size * factor * (rule(clipped gradient) + weight_decay * w), where `factor` is the schedule's.
+    Subclasses write `rule`.
+
+    Parameters
+    ----------
+    schedule : Schedule or str, default ConstantSchedule()
+        Factor on the step size.
+    weight_decay : float, default 0
+        Decoupled decay of every weight, biases too (Loshchilov & Hutter 2019). A layer's own l2 is not decoupled.
+    clip_value : float, optional
+        Bound on each element of the gradient. Clippings that are given apply in the order listed here.
+    clip_layer_norm : float, optional
+        Bound on the Euclidean norm of each layer's gradient; a layer is an innermost dict of arrays.
+    clip_norm : float, optional
+        Bound on the Euclidean norm of the whole gradient.
+    """
+
+    schedule: Schedule | str = field(default=ConstantSchedule(), kw_only=True)
+    weight_decay: float = field(default=0.0, kw_only=True)
+    clip_value: float | None = field(default=None, kw_only=True)
+    clip_layer_norm: float | None = field(default=None, kw_only=True)
+    clip_norm: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "schedule", Schedule.of(self.schedule))
+        check_range(self, "[0, inf)", "weight_decay")
+        check_range(self, "(0, inf)", "clip_value", "clip_layer_norm", "clip_norm")
+
+    def transformation(self, step_size: float, total_steps: int, steps_per_epoch: int) -> optax.GradientTransformation:
+        """The optimizer for one run.
+
+        Parameters
+        ----------
+        step_size : float
+            Step size (learning rate) where the schedule's factor is 1.
+        total_steps, steps_per_epoch : int
+            Steps of the whole run and of one pass over the data, for the schedule.
+
+        Returns
+        -------
+        optax.GradientTransformation
+            Its `update` needs the weights, and returns what is to be added to them.
+
+        Raises
+        ------
+        ValueError
+            `step_size` is not a positive number.
+        """
+        if not 0 < step_size < float("inf"):
+            raise ValueError(
+                f"The step size must be a positive number, received {step_size!r}; 0.001 is a usual start."
+            )
+        factors = Schedule.of(self.schedule).factors(total_steps, steps_per_epoch)
+        steps = optax.scale_by_schedule(lambda count: -step_size * factors(count))
+        chain = optax.chain(*self._clipping(), self.decayed_rule(), steps)
+
+        def update(gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
+            with jax.numpy_dtype_promotion("standard"):  # optax raises floats to the power of its integer step count
+                return chain.update(gradients, state, weights)
+
+        return optax.GradientTransformation(chain.init, update)
+
+    def rule(self) -> optax.GradientTransformation:
+        """The bare update rule, for a step size of 1 and before the change of sign."""
+        raise NotImplementedError(f"{type(self).__name__} has no rule.")
+
+    def decayed_rule(self) -> optax.GradientTransformation:
+        """The update rule and the weight decay."""
+        return optax.chain(self.rule(), optax.add_decayed_weights(self.weight_decay))
+
+    def _clipping(self) -> list[optax.GradientTransformation]:
+        clips = []
+        if self.clip_value is not None:
+            clips.append(optax.clip(self.clip_value))
+        if (limit := self.clip_layer_norm) is not None:
+            clips.append(optax.stateless(lambda gradients, weights: _clip_layers(gradients, limit)))
+        if self.clip_norm is not None:
+            clips.append(optax.clip_by_global_norm(self.clip_norm))
+        return clips
+
+
+def _clip_layers(gradients: dict[str, Any], limit: float) -> dict[str, Any]:
+    arrays = {name: value for name, value in gradients.items() if not isinstance(value, dict)}
+    if arrays:
+        arrays, _ = optax.clip_by_global_norm(limit).update(arrays, optax.EmptyState())
+    return {
+        name: _clip_layers(value, limit) if isinstance(value, dict) else arrays[name]
+        for name, value in gradients.items()
+    }
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """g: stochastic gradient descent."""
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.identity()
+
+
+@dataclass(frozen=True)
+class HeavyBall(Optimizer):
+    """Base of the two rules with momentum: u = momentum * u + g."""
+
+    momentum: float = 0.9
+    nesterov: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, 1)", "momentum")
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.trace(self.momentum, self.nesterov)
+
+
+@dataclass(frozen=True)
+class Momentum(HeavyBall):
+    """u, where u = momentum * u + g (Polyak 1964)."""
+
+    nesterov = False
+
+
+@dataclass(frozen=True)
+class Nesterov(HeavyBall):
+    """g + momentum * u, where u = momentum * u + g (Sutskever et al. 2013)."""
+
+    nesterov = True
+
+
+@dataclass(frozen=True)
+class AdaGrad(Optimizer):
+    """g / sqrt(initial_accumulator + sum of all g * g + epsilon) (Duchi et al. 2011)."""
+
+    epsilon: float = 1e-10
+    initial_accumulator: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, inf)", "epsilon")
+        check_range(self, "[0, inf)", "initial_accumulator")
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_rss(self.initial_accumulator, self.epsilon)
+
+
+@dataclass(frozen=True)
+class RMSProp(Optimizer):
+    """u = momentum * u + g / (sqrt(v) + epsilon), where v decays by `decay` (Tieleman & Hinton 2012)."""
+
+    decay: float = 0.99
+    epsilon: float = 1e-8
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, 1)", "decay", "momentum")
+        check_range(self, "(0, inf)", "epsilon")
+
+    def rule(self) -> optax.GradientTransformation:
+        scaled = optax.scale_by_rms(self.decay, self.epsilon, eps_in_sqrt=False)
+        return optax.chain(scaled, optax.trace(self.momentum)) if self.momentum else scaled
+
+
+@dataclass(frozen=True)
+class AdaDelta(Optimizer):
+    """u = g * sqrt(d + epsilon) / sqrt(v + epsilon), d the running average of u * u (Zeiler 2012).
+
+    The paper's step size is 1; averages decay by `rho`.
+    """
+
+    rho: float = 0.9
+    epsilon: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, 1)", "rho")
+        check_range(self, "(0, inf)", "epsilon")
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_adadelta(self.rho, self.epsilon)
+
+
+@dataclass(frozen=True)
+class AdaptiveMoments(Optimizer):
+    """Base of Adam's family: m decays by `beta1`, v by `beta2`, and `epsilon` keeps the quotient finite."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, 1)", "beta1", "beta2")
+        check_range(self, "(0, inf)", "epsilon")
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_adam(self.beta1, self.beta2, self.epsilon)
+
+
+@dataclass(frozen=True)
+class Adam(AdaptiveMoments):
+    """m_hat / (sqrt(v_hat) + epsilon) (Kingma & Ba 2015, algorithm 1)."""
+
+
+@dataclass(frozen=True)
+class AdamW(AdaptiveMoments):
+    """Adam with decoupled weight decay, 0.01 by default (Loshchilov & Hutter 2019, algorithm 2)."""
+
+    weight_decay: float = field(default=0.01, kw_only=True)
+
+
+@dataclass(frozen=True)
+class AdaMax(AdaptiveMoments):
+    """m_hat / u, where u = max(beta2 * u, |g| + epsilon) (Kingma & Ba 2015, algorithm 2)."""
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_adamax(self.beta1, self.beta2, self.epsilon)
+
+
+@dataclass(frozen=True)
+class NAdam(AdaptiveMoments):
+    """Adam with Nesterov's momentum and a constant beta1 (Dozat 2016).
+
+    The numerator is beta1 * m / (1 - beta1 ** (t + 1)) + (1 - beta1) * g / (1 - beta1 ** t) at step t = 1, 2, ...
+    """
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_adam(self.beta1, self.beta2, self.epsilon, nesterov=True)
+
+
+@dataclass(frozen=True)
+class AMSGrad(AdaptiveMoments):
+    """m_hat / (sqrt(largest v_hat so far) + epsilon) (Reddi et al. 2018, with Adam's bias correction)."""
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_amsgrad(self.beta1, self.beta2, self.epsilon)
+
+
+@dataclass(frozen=True)
+class LAMB(AdaptiveMoments):
+    """Adam and the weight decay, each array's step scaled to the norm of its weights (You et al. 2020, algorithm 2)."""
+
+    epsilon: float = 1e-6
+
+    def decayed_rule(self) -> optax.GradientTransformation:
+        return optax.chain(super().decayed_rule(), optax.scale_by_trust_ratio())
+
+
+@dataclass(frozen=True)
+class Lion(Optimizer):
+    """sign(beta1 * m + (1 - beta1) * g), then m = beta2 * m + (1 - beta2) * g (Chen et al. 2023, algorithm 2)."""
+
+    beta1: float = 0.9
+    beta2: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, 1)", "beta1", "beta2")
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_lion(self.beta1, self.beta2)

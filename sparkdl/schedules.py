@@ -1,0 +1,253 @@
+"""How the step size changes during training, as a factor, so that tuning the step size works with every schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import jax.numpy as jnp
+import optax
+
+from sparkdl.specs import Spec, check_range
+
+
+@dataclass(frozen=True)
+class Schedule(Spec):
+    """A factor on the step size, 1 where the schedule is at its peak.
+
+    Subclasses write `curve`.
+    """
+
+    def factors(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        """The factor at each step.
+
+        Parameters
+        ----------
+        total_steps, steps_per_epoch : int
+            Steps of the whole run and of one pass over the data.
+
+        Returns
+        -------
+        Callable
+            From a step count, 0 for the first step, to a scalar of JAX's default float type; it may be traced.
+        """
+        curve = self.curve(max(1, total_steps), max(1, steps_per_epoch))
+        return lambda step: jnp.asarray(curve(jnp.asarray(step, float)), float)
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        """The factor as a function of the step count, given as a float; both totals are at least 1."""
+        raise NotImplementedError(f"{type(self).__name__} has no curve.")
+
+
+@dataclass(frozen=True)
+class ConstantSchedule(Schedule):
+    """The same step size throughout."""
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        return optax.constant_schedule(1.0)
+
+
+@dataclass(frozen=True)
+class OneCycle(Schedule):
+    """Half a cosine up from `start` to 1 and half a cosine down to `end` over the run (Smith & Topin 2018).
+
+    Parameters
+    ----------
+    warmup_fraction : float, default 0.3
+        Share of the run, in (0, 1), that goes up.
+    start, end : float, default 1 / 25 and 4e-6
+        First and last factor.
+    """
+
+    warmup_fraction: float = 0.3
+    start: float = 1 / 25
+    end: float = 4e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, 1)", "warmup_fraction")
+        check_range(self, "[0, 1]", "start", "end")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        peak = max(1, round(self.warmup_fraction * total_steps))
+        rise = optax.cosine_decay_schedule(1.0, peak, self.start)
+        fall = optax.cosine_decay_schedule(1.0, max(1, total_steps - peak), self.end)
+        return optax.join_schedules([lambda step: rise(peak - step), fall], [peak])
+
+
+@dataclass(frozen=True)
+class TimedSchedule(Schedule):
+    """Base of the schedules that are told a length.
+
+    Parameters
+    ----------
+    unit : "step" or "epoch"
+        What lengths count; by default steps. Fractions of an epoch are rounded to whole steps.
+    """
+
+    unit: str = field(default="step", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unit not in ("step", "epoch"):
+            raise ValueError(f'unit of {type(self).__name__} must be "step" or "epoch", received {self.unit!r}.')
+
+    def steps(self, length: float | None, total_steps: int, steps_per_epoch: int) -> int:
+        """`length` in steps, at least 1; the whole run for None."""
+        if length is None:
+            return total_steps
+        return max(1, round(length * (steps_per_epoch if self.unit == "epoch" else 1)))
+
+
+@dataclass(frozen=True)
+class PeriodicDecay(TimedSchedule):
+    """Base of the schedules that decay at a constant pace, without end.
+
+    Parameters
+    ----------
+    every : float
+        Length after which the factor has decayed once.
+    factor : float
+        How much it decays.
+    staircase : bool, default False
+        Decay at the end of each period instead of continuously.
+    """
+
+    every: float
+    factor: float
+    staircase: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, inf)", "every", "factor")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        period = self.steps(self.every, total_steps, steps_per_epoch)
+        smooth = self.decay(period)
+        # The floor of a compiled quotient can be one too low: XLA may multiply by the reciprocal.
+        return (lambda step: smooth(step - step % period)) if self.staircase else smooth
+
+    def decay(self, period: int) -> optax.Schedule:
+        """The continuous decay."""
+        raise NotImplementedError(f"{type(self).__name__} has no decay.")
+
+
+@dataclass(frozen=True)
+class ExponentialDecay(PeriodicDecay):
+    """factor ** (step / every)."""
+
+    def decay(self, period: int) -> optax.Schedule:
+        return optax.exponential_decay(1.0, period, self.factor)
+
+
+@dataclass(frozen=True)
+class InverseTimeDecay(PeriodicDecay):
+    """1 / (1 + factor * step / every)."""
+
+    def decay(self, period: int) -> optax.Schedule:
+        return lambda step: 1.0 / (1.0 + self.factor * step / period)
+
+
+@dataclass(frozen=True)
+class StepDecay(TimedSchedule):
+    """factor ** floor(step / every).
+
+    Parameters
+    ----------
+    every : float
+        Length between two drops, in epochs unless `unit` says otherwise.
+    factor : float, default 0.1
+        How much the step size drops.
+    """
+
+    every: float
+    factor: float = 0.1
+    unit: str = field(default="epoch", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, inf)", "every", "factor")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        decay = ExponentialDecay(self.every, self.factor, staircase=True, unit=self.unit)
+        return decay.curve(total_steps, steps_per_epoch)
+
+
+@dataclass(frozen=True)
+class PolynomialDecay(TimedSchedule):
+    """end + (1 - end) * (1 - step / length) ** power, then `end`.
+
+    Parameters
+    ----------
+    end : float, default 0
+        Last factor.
+    power : float, default 1
+        Exponent; 1 decays in a straight line.
+    length : float, optional
+        By default the whole run.
+    """
+
+    end: float = 0.0
+    power: float = 1.0
+    length: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, inf)", "end")
+        check_range(self, "(0, inf)", "power", "length")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        length = self.steps(self.length, total_steps, steps_per_epoch)
+        return optax.polynomial_schedule(1.0, self.end, self.power, length)
+
+
+@dataclass(frozen=True)
+class CosineDecay(TimedSchedule):
+    """Half a cosine from 1 to `end` in `length`, then `end` (Loshchilov & Hutter 2017, without restarts).
+
+    Parameters
+    ----------
+    end : float, default 0
+        Last factor.
+    length : float, optional
+        By default the whole run.
+    """
+
+    end: float = 0.0
+    length: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, inf)", "end")
+        check_range(self, "(0, inf)", "length")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        return optax.cosine_decay_schedule(1.0, self.steps(self.length, total_steps, steps_per_epoch), self.end)
+
+
+@dataclass(frozen=True)
+class WarmupCosine(TimedSchedule):
+    """A straight line from `start` to 1 in `warmup`, then half a cosine to `end` over the rest of the run.
+
+    Parameters
+    ----------
+    warmup : float
+        Length of the rise.
+    end : float, default 0
+        Last factor.
+    start : float, default 0
+        First factor; with 0 the first step changes nothing.
+    """
+
+    warmup: float
+    end: float = 0.0
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, inf)", "warmup")
+        check_range(self, "[0, 1]", "start", "end")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        warmup = self.steps(self.warmup, total_steps, steps_per_epoch)
+        last = max(total_steps, warmup + 1)
+        return optax.warmup_cosine_decay_schedule(self.start, 1.0, warmup, last, self.end)

@@ -1,0 +1,255 @@
+"""DeepEstimator and DeepModel: a network trained with any loss, as a Spark ML Estimator and Transformer."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from functools import partial
+from typing import Any, Unpack
+
+from pyspark import Broadcast
+from pyspark.ml import PredictionModel, Predictor
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.linalg import Vector
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sparkdl.layers.base import Weights
+from sparkdl.spark import cluster, columns
+from sparkdl.spark.inference import Array, Heads, Scoring, packed, scored
+from sparkdl.spark.params import DeepArguments, DeepParams
+from sparkdl.spark.persistence import Saved
+from sparkdl.spark.progress import wanted
+from sparkdl.spark.summary import TrainingSummary
+from sparkdl.training.trainer import Training
+
+
+class DeepModel(PredictionModel, DeepParams, Saved):
+    """A trained network as a Transformer; made by `DeepEstimator.fit` or `DeepModel.load`.
+
+    `transform` adds `predictionCol`: the network's output, a double if there is one and a Vector if there are several.
+
+    Attributes
+    ----------
+    weights : nested dict of NumPy arrays
+        {layer name: {weight name: array}}.
+    summary : TrainingSummary
+        History of the fit; not kept by saving.
+    """
+
+    def __init__(self, weights: Weights | None = None, summary: TrainingSummary | None = None) -> None:
+        super().__init__()
+        self._weights = weights
+        self._summary = summary
+        self._shipped: Broadcast[bytes] | None = None
+        self._key = uuid.uuid4().hex
+
+    @property
+    def weights(self) -> Weights | None:
+        """The learned arrays, by layer and name."""
+        return self._weights
+
+    @property
+    def hasSummary(self) -> bool:
+        """Whether the model still knows its training history; a loaded one does not."""
+        return self._summary is not None
+
+    @property
+    def summary(self) -> TrainingSummary:
+        """History and timings of the fit; RuntimeError for a model that was loaded."""
+        if self._summary is None:
+            raise RuntimeError(
+                f"No training summary available for this {type(self).__name__}: it was loaded, not fitted."
+            )
+        return self._summary
+
+    @property
+    def numFeatures(self) -> int:
+        """Values in a row of features."""
+        return math.prod(self.getNetwork().input_shape or ())
+
+    def predict(self, value: Vector) -> Any:
+        """The prediction for one row of features; runs a Spark job, so give many rows to `transform` instead."""
+        return self._one(value, self.getPredictionCol())
+
+    def _one(self, value: Vector, column: str) -> Any:
+        session = SparkSession.active()
+        rows = session.createDataFrame([(value,)], [self.getFeaturesCol()])
+        return self.transform(rows).first()[column]  # type: ignore[index]
+
+    def _heads(self) -> dict[str, tuple[Any, bool]]:
+        """For every output column that is wanted: its head (see `inference.py`) and whether it is a Vector."""
+        several = math.prod(self.getNetwork().output_shape()) > 1
+        return {self.getPredictionCol(): (every_output if several else first_output, several)}
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        network = self.getNetwork()
+        heads = {name: head for name, head in self._heads().items() if name}
+        taken = sorted(set(heads) & set(dataset.columns))
+        if taken:
+            raise ValueError(f"Output column {taken[0]!r} exists already; drop it or name another.")
+        features = columns.features(dataset, self.getFeaturesCol(), self.getComputeDtype())
+        if not heads:
+            return dataset
+        scoring = Scoring(
+            key=self._key,
+            network=network.to_json(),
+            loss=self.getLoss().to_json(),
+            batch=self.getBatchSize(),
+            column=self.getFeaturesCol(),
+            dtype=self.getComputeDtype(),
+            device=self.getDeviceType(),
+        )
+        functions: Heads = {name: head for name, (head, _) in heads.items()}
+        vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
+        weights = partial(_broadcast_value, self._broadcast(dataset.sparkSession))
+        struct = f"{self.uid}_scores"
+        scores = scored(dataset, features, scoring, weights, functions, vectors)
+        outputs = {
+            name: array_to_vector(F.col(struct)[name]) if name in vectors else F.col(struct)[name] for name in heads
+        }
+        return dataset.withColumn(struct, scores).withColumns(outputs).drop(struct)
+
+    def _broadcast(self, session: SparkSession) -> Broadcast[bytes]:
+        """The weights, sent to every executor once, however often transform is called."""
+        if self._shipped is None:
+            assert self._weights is not None
+            self._shipped = session.sparkContext.broadcast(packed(self._weights))
+        return self._shipped
+
+
+class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
+    """Trains a neural network on a DataFrame by synchronous stochastic gradient descent.
+
+    `numWorkers` barrier tasks hold the rows; every step adds up their gradients, so that the update is that of one
+    machine on the same global batch. Every row is seen exactly once an epoch.
+
+    Parameters
+    ----------
+    network : Network
+        Layers ending in raw scores, one per class or output.
+    loss : Loss or str
+        Of `sparkdl.losses`, required here: "squared_error", "huber", "softmax_cross_entropy", ...
+    optimizer : Optimizer or str, default "sgd"
+        Of `sparkdl.optimizers`: "adam", Momentum(0.9, schedule=CosineDecay(), clip_norm=1.0), ...
+    featuresCol, labelCol, predictionCol : str
+        Features are array<numeric>, Vector, or binary with one uint8 a value, reshaped to the network's `input_shape`.
+        Labels are numeric, or array<numeric> or Vector for several outputs.
+    weightCol : str, optional
+        Sample weights, finite and at least 0: a row of weight k counts like k rows.
+    validationIndicatorCol : str, optional
+        Boolean; rows marked true are scored after every epoch instead of trained on.
+    maxIter : int, default 10
+        Epochs; 0 returns the initial weights.
+    batchSize : int, default 128
+        Rows of a step over all workers; also of a batch in transform.
+    stepSize : float, default 0.01
+        Learning rate.
+    tol : float, default 0
+        Stop after an epoch that lowers the objective by less than this part of it; 0 never stops.
+    seed : int, default 0
+        Of initial weights, order of rows, and random layers. The same rows, Params and number of workers give the
+        same weights, bit for bit, however the DataFrame is partitioned.
+    numWorkers : int, default 1
+    exchange : Exchange or str, default "all_reduce"
+    computeDtype : str, default "float32"
+        Or "float64".
+    deviceType : str, default "auto"
+        "cpu", "gpu", or "auto": gpu where Spark assigned the task one.
+    progress : str, default "auto"
+        Progress bar: "on", "off", or "auto" in a terminal or notebook.
+
+    Raises
+    ------
+    ValueError
+        In `fit`: a Param has no usable value, a column is missing or of another type, the rows do not fit the network
+        or the loss, there are no rows, or Spark cannot run that many workers at once.
+    RuntimeError
+        In `fit`: a worker failed; the message names it and its reason.
+
+    Examples
+    --------
+    >>> from sparkdl import DeepEstimator, Network
+    >>> from sparkdl.layers import Dense
+    >>> rows = spark.createDataFrame([([0.0], 1.0), ([1.0], 3.0), ([2.0], 5.0)] * 20, ["features", "label"])
+    >>> estimator = DeepEstimator(
+    ...     network=Network([Dense(1)], input_shape=(1,)), loss="squared_error", batchSize=20, stepSize=0.1, maxIter=50
+    ... )
+    >>> model = estimator.fit(rows)
+    >>> round(model.transform(rows.limit(1)).first().prediction, 2)
+    1.0
+    """
+
+    def __init__(self, **params: Unpack[DeepArguments]) -> None:
+        super().__init__()
+        self.setParams(**params)
+
+    def _new_model(self, weights: Weights, summary: TrainingSummary) -> DeepModel:
+        return DeepModel(weights, summary)
+
+    def _check(self, dataset: DataFrame, plan: Training) -> None:
+        """Raise ValueError for what this kind of estimator can see to be wrong before any Spark action."""
+
+    def _plan(self) -> Training:
+        if not self.isDefined(self.loss):
+            raise ValueError(f"loss of {type(self).__name__} is not set; pass loss='squared_error' or another.")
+        network = self.getNetwork()
+        if network.input_shape is None:
+            raise ValueError("input_shape of Network is not set; write Network(layers, input_shape=...).")
+        for name, least in (("maxIter", 0), ("batchSize", 1), ("seed", 0)):
+            value = self.getOrDefault(name)
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, received {value}.")
+        for name in ("stepSize", "tol"):
+            value = self.getOrDefault(name)
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0, received {value}.")
+        return Training(
+            network,
+            loss=self.getLoss(),
+            optimizer=self.getOptimizer(),
+            exchange=self.getExchange(),
+            step_size=self.getStepSize(),
+            epochs=self.getMaxIter(),
+            batch_size=self.getBatchSize(),
+            tol=self.getTol(),
+            seed=self.getSeed(),
+            dtype=self.getComputeDtype(),
+        )
+
+    def _fit(self, dataset: DataFrame) -> DeepModel:
+        plan = self._plan()
+        names = {"features": self.getFeaturesCol(), "label": self.getLabelCol()}
+        chosen: dict[str, Column] = {
+            "features": columns.features(dataset, names["features"], plan.dtype),
+            "label": columns.labels(dataset, names["label"]),
+        }
+        if self.isDefined(self.weightCol) and self.getWeightCol():
+            names["weight"] = self.getWeightCol()
+            chosen["weight"] = columns.numbers(dataset, names["weight"], "weightCol")
+        if self.isDefined(self.validationIndicatorCol) and self.getValidationIndicatorCol():
+            names["validation"] = self.getValidationIndicatorCol()
+            chosen["validation"] = columns.flags(dataset, names["validation"], "validationIndicatorCol")
+        self._check(dataset, plan)
+        cluster.check_cluster(dataset.sparkSession, self.getNumWorkers())
+        fitted = cluster.fit(
+            dataset, chosen, self.getNumWorkers(), plan, names, self.getDeviceType(), wanted(self.getProgress())
+        )
+        summary = TrainingSummary(fitted.history, self.getLoss().metric, fitted.workers, fitted.timings)
+        model = self._new_model(fitted.weights, summary)
+        model._resetUid(self.uid)
+        return self._copyValues(model)
+
+
+def every_output(outputs: Array, predictions: Array) -> Array:
+    """All of the network's outputs."""
+    return outputs
+
+
+def first_output(outputs: Array, predictions: Array) -> Array:
+    """The network's only output."""
+    return outputs[:, 0]
+
+
+def _broadcast_value(broadcast: Broadcast[bytes]) -> bytes:
+    return broadcast.value

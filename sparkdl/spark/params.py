@@ -1,0 +1,289 @@
+"""The Params of every sparkdl stage. Specs are kept in Params as JSON, so Spark ML saves and copies them unaided."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any, Self, TypedDict
+
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import (
+    HasFeaturesCol,
+    HasLabelCol,
+    HasMaxIter,
+    HasPredictionCol,
+    HasSeed,
+    HasStepSize,
+    HasTol,
+    HasValidationIndicatorCol,
+    HasWeightCol,
+)
+
+from sparkdl.losses import Loss
+from sparkdl.network import Network
+from sparkdl.optimizers import Optimizer
+from sparkdl.specs import Spec
+from sparkdl.training.exchange import Exchange
+from sparkdl.training.trainer import DTYPES
+
+
+class DeepArguments(TypedDict, total=False):
+    """Keyword arguments of every estimator: its Params by name."""
+
+    network: Network | str
+    loss: Loss | str
+    optimizer: Optimizer | str
+    exchange: Exchange | str
+    featuresCol: str
+    labelCol: str
+    predictionCol: str
+    weightCol: str
+    validationIndicatorCol: str
+    maxIter: int
+    batchSize: int
+    stepSize: float
+    tol: float
+    seed: int
+    numWorkers: int
+    computeDtype: str
+    deviceType: str
+    progress: str
+
+
+def spec_text(family: type[Spec]) -> Callable[[Any], str]:
+    """A type converter: a spec, its name or its JSON becomes JSON text."""
+
+    def convert(value: Any) -> str:
+        try:
+            return json.dumps(family.of(value).to_json(), sort_keys=True)
+        except ValueError as error:
+            raise TypeError(str(error)) from None  # what pyspark expects of a converter
+
+    return convert
+
+
+def one_of(name: str, *choices: str) -> Callable[[Any], str]:
+    """A type converter that lets only these strings pass."""
+
+    def convert(value: Any) -> str:
+        if value not in choices:
+            raise TypeError(f"{name} must be one of {', '.join(choices)}, received {value!r}.")
+        return str(value)
+
+    return convert
+
+
+class HasNetwork(Params):
+    """The network and its loss: what a model needs as well as its estimator."""
+
+    network: Param[str] = Param(
+        Params._dummy(),
+        "network",
+        "the network, a sparkdl.Network or its JSON; it ends in raw scores, one per class or output.",
+        spec_text(Network),  # type: ignore[arg-type]
+    )
+    loss: Param[str] = Param(
+        Params._dummy(),
+        "loss",
+        "what training minimizes: a name such as softmax_cross_entropy, sigmoid_cross_entropy, squared_error, "
+        "absolute_error, huber, or an object of sparkdl.losses.",
+        spec_text(Loss),  # type: ignore[arg-type]
+    )
+
+    def getNetwork(self) -> Network:
+        """The network."""
+        if not self.isDefined(self.network):
+            raise ValueError(
+                f"network of {type(self).__name__} is not set; pass network=Network([...], input_shape=(...))."
+            )
+        return Network.from_json(self.getOrDefault(self.network))
+
+    def getLoss(self) -> Loss:
+        """The loss."""
+        return Loss.from_json(self.getOrDefault(self.loss))
+
+
+class HasBatches(Params):
+    """Rows handled together."""
+
+    batchSize: Param[int] = Param(
+        Params._dummy(),
+        "batchSize",
+        "rows of a training step over all workers, and of a batch in transform (> 0).",
+        TypeConverters.toInt,  # type: ignore[arg-type]
+    )
+
+    def getBatchSize(self) -> int:
+        """Rows of a batch."""
+        return self.getOrDefault(self.batchSize)
+
+
+class DeepParams(
+    HasNetwork,
+    HasBatches,
+    HasLabelCol,
+    HasFeaturesCol,
+    HasPredictionCol,
+    HasWeightCol,
+    HasValidationIndicatorCol,
+    HasMaxIter,
+    HasStepSize,
+    HasTol,
+    HasSeed,
+):
+    """Params that every sparkdl estimator shares, and that its model keeps."""
+
+    numWorkers: Param[int] = Param(
+        Params._dummy(),
+        "numWorkers",
+        "barrier tasks that train together, each on its part of the rows (> 0).",
+        TypeConverters.toInt,  # type: ignore[arg-type]
+    )
+    optimizer: Param[str] = Param(
+        Params._dummy(),
+        "optimizer",
+        "the update rule: a name such as sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad, lamb, lion, or an "
+        "object of sparkdl.optimizers, which also holds schedule, weight decay and clipping; stepSize is its rate.",
+        spec_text(Optimizer),  # type: ignore[arg-type]
+    )
+    exchange: Param[str] = Param(
+        Params._dummy(),
+        "exchange",
+        "how workers agree: all_reduce (synchronous SGD), or an object of sparkdl.training.exchange.",
+        spec_text(Exchange),  # type: ignore[arg-type]
+    )
+    computeDtype: Param[str] = Param(
+        Params._dummy(),
+        "computeDtype",
+        f"float type of weights and arithmetic in training and transform: {' or '.join(DTYPES)}.",
+        one_of("computeDtype", *DTYPES),  # type: ignore[arg-type]
+    )
+    deviceType: Param[str] = Param(
+        Params._dummy(),
+        "deviceType",
+        "where workers train: cpu, gpu (the GPUs Spark assigned to the task or, without such, worker i takes the i-th "
+        "of its machine), or auto (gpu where Spark assigned one, else cpu).",
+        one_of("deviceType", "auto", "cpu", "gpu"),  # type: ignore[arg-type]
+    )
+    progress: Param[str] = Param(
+        Params._dummy(),
+        "progress",
+        "progress bar on the driver during fit: auto (in a terminal or notebook), on, or off.",
+        one_of("progress", "auto", "on", "off"),  # type: ignore[arg-type]
+    )
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._setDefault(
+            optimizer="sgd",
+            exchange="all_reduce",
+            batchSize=128,
+            maxIter=10,
+            stepSize=0.01,
+            tol=0.0,
+            seed=0,
+            numWorkers=1,
+            computeDtype="float32",
+            deviceType="auto",
+            progress="auto",
+        )
+
+    def setParams(self, **values: Any) -> Self:
+        """Set Params by name; None leaves a Param as it is.
+
+        Raises
+        ------
+        TypeError
+            There is no such Param, or its value is of another kind than it takes.
+        """
+        for name in values:
+            if not self.hasParam(name):
+                near = get_close_matches(name, [param.name for param in self.params], 1, 0.5)
+                hint = f"; did you mean {near[0]}?" if near else "; explainParams() lists those there are."
+                raise TypeError(f"{type(self).__name__} has no Param {name!r}{hint}")
+        return self._set(**{name: value for name, value in values.items() if value is not None})
+
+    def getNumWorkers(self) -> int:
+        """Barrier tasks that train together."""
+        return self.getOrDefault(self.numWorkers)
+
+    def getOptimizer(self) -> Optimizer:
+        """The update rule."""
+        return Optimizer.from_json(self.getOrDefault(self.optimizer))
+
+    def getExchange(self) -> Exchange:
+        """How workers agree."""
+        return Exchange.from_json(self.getOrDefault(self.exchange))
+
+    def getComputeDtype(self) -> str:
+        """Float type of weights and arithmetic."""
+        return self.getOrDefault(self.computeDtype)
+
+    def getDeviceType(self) -> str:
+        """Where workers train."""
+        return self.getOrDefault(self.deviceType)
+
+    def getProgress(self) -> str:
+        """Whether fit shows a progress bar."""
+        return self.getOrDefault(self.progress)
+
+    def setNetwork(self, value: Network | str) -> Self:
+        """Set the network."""
+        return self._set(network=value)
+
+    def setLoss(self, value: Loss | str) -> Self:
+        """Set the loss."""
+        return self._set(loss=value)
+
+    def setOptimizer(self, value: Optimizer | str) -> Self:
+        """Set the update rule."""
+        return self._set(optimizer=value)
+
+    def setExchange(self, value: Exchange | str) -> Self:
+        """Set how workers agree."""
+        return self._set(exchange=value)
+
+    def setMaxIter(self, value: int) -> Self:
+        """Set the number of epochs; 0 returns the initial weights."""
+        return self._set(maxIter=value)
+
+    def setBatchSize(self, value: int) -> Self:
+        """Set the rows of a batch, over all workers."""
+        return self._set(batchSize=value)
+
+    def setStepSize(self, value: float) -> Self:
+        """Set the learning rate."""
+        return self._set(stepSize=value)
+
+    def setTol(self, value: float) -> Self:
+        """Set the relative improvement of the objective under which training stops; 0 never stops."""
+        return self._set(tol=value)
+
+    def setSeed(self, value: int) -> Self:
+        """Set the seed of initial weights, order of rows, and random layers."""
+        return self._set(seed=value)
+
+    def setNumWorkers(self, value: int) -> Self:
+        """Set the number of barrier tasks that train together."""
+        return self._set(numWorkers=value)
+
+    def setWeightCol(self, value: str) -> Self:
+        """Set the column of sample weights."""
+        return self._set(weightCol=value)
+
+    def setValidationIndicatorCol(self, value: str) -> Self:
+        """Set the boolean column that marks rows to validate on instead of training."""
+        return self._set(validationIndicatorCol=value)
+
+    def setComputeDtype(self, value: str) -> Self:
+        """Set the float type of weights and arithmetic."""
+        return self._set(computeDtype=value)
+
+    def setDeviceType(self, value: str) -> Self:
+        """Set where workers train."""
+        return self._set(deviceType=value)
+
+    def setProgress(self, value: str) -> Self:
+        """Set whether fit shows a progress bar."""
+        return self._set(progress=value)

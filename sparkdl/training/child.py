@@ -1,0 +1,154 @@
+"""Starts a worker process, talks to it, and sees to its end; every wait has a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from sparkdl.training.worker import HEARTBEAT_SECONDS, Job, job_line
+
+SILENCE_SECONDS = 30 * HEARTBEAT_SECONDS  # a worker that says nothing for so long has been stopped or has hung
+LOG_LINES = 20
+
+
+class WorkerError(RuntimeError):
+    """A worker process failed.
+
+    Attributes
+    ----------
+    type : str
+        Name of the exception's class in the worker; "" if the process ended without one.
+    secondary : bool
+        Whether the failure looks like the consequence of another worker's.
+    """
+
+    def __init__(self, message: str, type: str = "", secondary: bool = False) -> None:
+        super().__init__(message)
+        self.type = type
+        self.secondary = secondary
+
+
+class Child:
+    """A worker process; as a context manager it is gone afterwards, whatever happened.
+
+    Parameters
+    ----------
+    log : Path
+        File for what the process prints.
+    environment : dict
+        Variables to set for it: threads and visible devices must be known before JAX starts.
+    """
+
+    def __init__(self, log: Path, environment: dict[str, str]) -> None:
+        self._log = log
+        with log.open("wb") as stream:
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-m", "sparkdl.training.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stream,
+                text=True,
+                env=os.environ | environment,
+            )
+        self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        assert self._process.stdout is not None
+        threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    def run(self, job: Job, on_event: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Have the job done.
+
+        Parameters
+        ----------
+        job : Job
+        on_event : callable
+            Called with every event on the way, among them "progress".
+
+        Returns
+        -------
+        dict
+            The event "done": history, compile_seconds, training_seconds.
+
+        Raises
+        ------
+        WorkerError
+            The process failed, died, or said nothing for `SILENCE_SECONDS`.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(job_line(job))
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it is dead, which its events tell better
+        while True:
+            try:
+                event = self._events.get(timeout=SILENCE_SECONDS)
+            except queue.Empty:
+                raise WorkerError(
+                    f"its process {self.pid} gave no sign of life for {SILENCE_SECONDS:.0f} s and was ended; "
+                    "look for a stopped process or a frozen machine."
+                ) from None
+            if event is None:
+                raise self._death()
+            if event["event"] == "error":
+                raise WorkerError(event["message"], event["type"], _is_secondary(event))
+            if event["event"] == "done":
+                return event
+            on_event(event)
+
+    def close(self) -> None:
+        """End the process if it runs still."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # unsent input of a dead process
+                    stream.close()
+
+    def log_tail(self) -> str:
+        """The last lines the process printed."""
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        return "\n".join(lines[-LOG_LINES:])
+
+    def _death(self) -> WorkerError:
+        code = self._process.wait()
+        how = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
+        hint = "; the machine may be out of memory" if code == -9 else ""
+        message = f"its process {how}{hint}. The last it printed:\n{self.log_tail()}"
+        return WorkerError(message, secondary=code == -6)  # XLA's runtime aborts when it has lost a peer
+
+    def _read(self, stream: IO[str]) -> None:
+        for line in stream:
+            try:
+                self._events.put(json.loads(line))
+            except json.JSONDecodeError:
+                continue  # cut short by the process's death
+        self._events.put(None)
+
+
+def _is_secondary(event: dict[str, Any]) -> bool:
+    """Whether an error came out of the exchange, as it does in every worker when one of them dies."""
+    return event["type"] in ("JaxRuntimeError", "XlaRuntimeError") and any(
+        sign in event["message"] for sign in ("Gloo", "gloo", "UNAVAILABLE", "DEADLINE_EXCEEDED", "Connection", "NCCL")
+    )

@@ -1,0 +1,78 @@
+"""How workers agree on an update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.flatten_util import ravel_pytree
+
+from sparkdl.specs import Spec
+
+WORKERS = "workers"  # the mesh axis of the batch
+
+Array = jax.Array
+
+
+class Sums(NamedTuple):
+    """What a worker's rows add up to in a step; the global batch's sums are these summed over workers.
+
+    Attributes
+    ----------
+    gradient : nested dict of arrays
+        Sum over rows of weight * dloss/dweights.
+    totals : Array, shape (3,)
+        Sums over rows of weight * loss, weight * metric, and weight.
+    """
+
+    gradient: Any
+    totals: Array
+
+
+@dataclass(frozen=True)
+class Exchange(Spec):
+    """How the workers of a fit agree; its methods run inside the compiled step, on every worker.
+
+    `state` is whatever the exchange remembers from step to step.
+    """
+
+    def init(self, learned: Any) -> Any:
+        """The state before the first step."""
+        return ()
+
+    def apply(self, sums: Sums, params: Any, state: Any, update: Callable[[Any, Any], Any]) -> tuple[Any, Any, Array]:
+        """Take one step.
+
+        Parameters
+        ----------
+        sums : Sums
+            Of this worker's rows.
+        params : pytree
+            What `update(params, gradient)` advances by a mean gradient: learned weights and optimizer state.
+
+        Returns
+        -------
+        params, state, totals
+            `totals` summed over all workers.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class AllReduce(Exchange):
+    """Synchronous SGD: gradients are summed over workers, then divided once by the summed row weights.
+
+    Every worker takes the step that one machine would take on the whole batch. All sums travel as one flat vector: one
+    collective a step instead of one an array.
+    """
+
+    def apply(self, sums: Sums, params: Any, state: Any, update: Callable[[Any, Any], Any]) -> tuple[Any, Any, Array]:
+        flat, restore = ravel_pytree(sums)
+        gradient, totals = restore(lax.psum(flat, WORKERS))
+        weight = totals[2]
+        scale = jnp.where(weight > 0, 1 / jnp.where(weight > 0, weight, 1), 0)
+        return update(params, jax.tree.map(lambda part: part * scale.astype(part.dtype), gradient)), state, totals

@@ -1,0 +1,156 @@
+"""One training step, and one scoring step, as jitted programs over a mesh of workers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from sparkdl.layers.base import Context
+from sparkdl.losses import Loss
+from sparkdl.network import Network, updated
+from sparkdl.training.batches import Rows, Shard
+from sparkdl.training.exchange import WORKERS, Exchange, Sums
+
+Array = jax.Array
+
+
+class State(NamedTuple):
+    """Everything a step reads and writes, equal on every worker.
+
+    Attributes
+    ----------
+    weights : nested dict
+        All of the network's.
+    optimizer : pytree
+        optax's state for the learned part of them.
+    exchange : pytree
+    step : Array
+        Steps taken, int32.
+    """
+
+    weights: Any
+    optimizer: Any
+    exchange: Any
+    step: Array
+
+
+def initial_state(
+    network: Network, weights: Any, transformation: optax.GradientTransformation, exchange: Exchange
+) -> State:
+    """The state before the first step."""
+    learned = network.learned(weights)
+    return State(weights, transformation.init(learned), exchange.init(learned), jnp.zeros((), jnp.int32))
+
+
+def make_step(
+    network: Network,
+    loss: Loss,
+    transformation: optax.GradientTransformation,
+    exchange: Exchange,
+    mesh: Mesh,
+    seed: int,
+) -> Any:
+    """`step(state, features, labels, weights) -> (state, totals)`, compiled; `state` is given up to it.
+
+    The rows are those of all workers, split over the mesh axis "workers"; `totals` are the sums over rows of
+    weight * (loss + regularization), weight * metric, and weight.
+    """
+
+    def objective_penalty(learned: Any, weights: Any) -> Any:
+        return jnp.asarray(network.penalty(updated(weights, learned)), _float_type(weights))
+
+    def step(state: State, features: Array, labels: Array, row_weights: Array) -> tuple[State, Array]:
+        x = features.astype(_float_type(state.weights))
+        row_weights = row_weights.astype(x.dtype)
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), state.step), jax.lax.axis_index(WORKERS))
+        context = Context(key, row_weights, WORKERS)
+        outputs, kept = network.train_forward(state.weights, x, context)
+        labels = _as_labels(labels, outputs)
+        dy = loss.delta(outputs, labels, row_weights)
+        _, gradient = network.train_backward(state.weights, x, outputs, dy, kept, context, False)
+        totals = _totals(loss, outputs, labels, row_weights)
+
+        learned = network.learned(state.weights)
+        penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
+
+        def update(params: tuple[Any, Any], mean_gradient: Any) -> tuple[Any, Any]:
+            learned, optimizer = params
+            mean_gradient = jax.tree.map(jnp.add, mean_gradient, pull)
+            changes, optimizer = transformation.update(mean_gradient, optimizer, learned)
+            return optax.apply_updates(learned, changes), optimizer
+
+        (learned, optimizer), exchanged, totals = exchange.apply(
+            Sums(gradient, totals), (learned, state.optimizer), state.exchange, update
+        )
+        weights = updated(updated(state.weights, learned), network.new_statistics(state.weights, kept))
+        return State(weights, optimizer, exchanged, state.step + 1), totals.at[0].add(penalty * totals[2])
+
+    split = P(WORKERS)
+    # check_vma would make jax.vjp of a layer sum its gradient over workers; ours are this worker's, and summed once.
+    mapped = jax.shard_map(step, mesh=mesh, in_specs=(P(), split, split, split), out_specs=(P(), P()), check_vma=False)
+    return jax.jit(mapped, donate_argnums=0)
+
+
+def make_score(network: Network, loss: Loss, mesh: Mesh) -> Any:
+    """`score(weights, features, labels, row_weights) -> totals` as in `make_step`, by inference's forward pass."""
+
+    def score(weights: Any, features: Array, labels: Array, row_weights: Array) -> Array:
+        x = features.astype(_float_type(weights))
+        outputs = network.forward(weights, x)
+        totals = _totals(loss, outputs, _as_labels(labels, outputs), row_weights.astype(x.dtype))
+        totals = jax.lax.psum(totals, WORKERS)
+        return totals.at[0].add(network.penalty(weights) * totals[2])
+
+    split = P(WORKERS)
+    mapped = jax.shard_map(score, mesh=mesh, in_specs=(P(), split, split, split), out_specs=P(), check_vma=False)
+    return jax.jit(mapped)
+
+
+def place(rows: Rows, mesh: Mesh) -> tuple[Array, Array, Array]:
+    """The rows of this process on its devices, as its part of the arrays of all workers."""
+    sharding = NamedSharding(mesh, P(WORKERS))
+    features, labels, weights = (jax.make_array_from_process_local_data(sharding, _storable(part)) for part in rows)
+    return features, labels, weights
+
+
+def abstract_rows(shard: Shard, rows: int, mesh: Mesh) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """The shapes that `place` gives when every worker's batch has `rows` rows like the shard's."""
+    sharding = NamedSharding(mesh, P(WORKERS))
+    return tuple(
+        jax.ShapeDtypeStruct(
+            (rows * mesh.size, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype), sharding=sharding
+        )
+        for part in shard.chunks[0]
+    )
+
+
+def replicate(tree: Any, mesh: Mesh) -> Any:
+    """The tree's arrays on every device of the mesh; every process must give the same values."""
+    sharding = NamedSharding(mesh, P())
+    return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree)
+
+
+def _totals(loss: Loss, outputs: Array, labels: Array, row_weights: Array) -> Array:
+    return jnp.stack(
+        [loss.value(outputs, labels, row_weights), loss.score(outputs, labels, row_weights), row_weights.sum()]
+    )
+
+
+def _as_labels(labels: Array, outputs: Array) -> Array:
+    return labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(outputs.dtype)
+
+
+def _float_type(weights: Any) -> Any:
+    leaves = jax.tree.leaves(weights)
+    return leaves[0].dtype if leaves else jax.dtypes.canonicalize_dtype(float)
+
+
+def _storable(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """float64 and int64 narrowed on the host where JAX holds 32 bits, so that half the bytes travel."""
+    return part.astype(jax.dtypes.canonicalize_dtype(part.dtype), copy=False)

@@ -1,0 +1,162 @@
+"""The process that one worker of a fit runs in: join the others, train, write the weights, leave.
+
+Run as `python -m sparkdl.training.worker`. It reads one `Job` as a line of JSON on standard input and writes events as
+lines of JSON on standard output; whatever the libraries print goes to standard error. Standard input stays open for as
+long as the parent lives: its end, however the parent died, ends this process and removes its directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+HEARTBEAT_SECONDS = 2.0
+TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.npz"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker is told; JSON values only.
+
+    Attributes
+    ----------
+    training : dict
+        A `Training` as JSON.
+    directory : str
+        Where the worker finds its shards, `training.arrow` and `validation.arrow`, and leaves `weights.npz`.
+    rank : int
+    rows, validation_rows : list of int
+        Rows of every worker, in the order of ranks.
+    coordinator : str
+        "host:port" at which rank 0 brings the workers together.
+    start_seconds : float
+        How long to wait for the others at the start.
+    """
+
+    training: dict[str, Any]
+    directory: str
+    rank: int
+    rows: list[int]
+    validation_rows: list[int]
+    coordinator: str
+    start_seconds: float
+
+
+class Events:
+    """Writes events to the parent, from any thread."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def send(self, event: str, **values: Any) -> None:
+        """Write one event; if nobody listens any more, the end of standard input is about to say so."""
+        with self._lock:
+            try:
+                self._stream.write(json.dumps({"event": event, **values}) + "\n")
+                self._stream.flush()
+            except OSError:
+                pass
+
+
+def run(job: Job, events: Events) -> None:
+    """Train as `job` says and send "done" with history and timings."""
+    import jax
+    import numpy as np
+    from jax.sharding import Mesh
+
+    from sparkdl.network import named_arrays
+    from sparkdl.training.batches import open_shard
+    from sparkdl.training.exchange import WORKERS
+    from sparkdl.training.trainer import Share, Training, train
+
+    world = len(job.rows)
+    plan = Training.from_json(job.training)
+    jax.config.update("jax_enable_x64", plan.dtype == "float64")
+    joining = time.perf_counter()
+    if world > 1:
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(
+            job.coordinator,
+            num_processes=world,
+            process_id=job.rank,
+            cluster_detection_method="deactivate",
+            initialization_timeout=int(job.start_seconds),
+            shutdown_timeout_seconds=30,
+            coordinator_bind_address=job.coordinator,
+        )
+    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    mesh = Mesh(np.array(devices), (WORKERS,))
+    events.send("joined", seconds=time.perf_counter() - joining, device=devices[0].device_kind)
+
+    directory = Path(job.directory)
+    shares = [
+        Share([open_shard(directory / name)], tuple(rows), job.rank)
+        for name, rows in ((TRAINING, job.rows), (VALIDATION, job.validation_rows))
+    ]
+    report = (lambda message: events.send("progress", **message)) if job.rank == 0 else None
+    started = time.perf_counter()
+    result = train(plan, shares[0], shares[1], mesh, report)
+    seconds = time.perf_counter() - started
+    if job.rank == 0:
+        np.savez(directory / WEIGHTS, **dict(named_arrays(result.weights)))
+    if world > 1:
+        jax.distributed.shutdown()
+    events.send(
+        "done",
+        history=[epoch._asdict() for epoch in result.history],
+        compile_seconds=result.compile_seconds,
+        training_seconds=seconds - result.compile_seconds,
+    )
+
+
+def main() -> None:
+    """Read the job, run it, and end without Python's farewell, which could wait for a peer that is gone."""
+    events = Events(os.fdopen(os.dup(1), "w"))
+    os.dup2(2, 1)
+    threading.Thread(target=_beat, args=(events,), daemon=True).start()
+    try:
+        import sparkdl.training.trainer  # noqa: F401  # the slow imports, while the parent still reads rows
+
+        line = sys.stdin.readline()
+        if not line:
+            os._exit(1)
+        job = Job(**json.loads(line))
+        threading.Thread(target=_end_with_parent, args=(job.directory,), daemon=True).start()
+        run(job, events)
+    except BaseException as error:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        events.send("error", type=type(error).__name__, message=str(error))
+        os._exit(1)
+    os._exit(0)
+
+
+def _beat(events: Events) -> None:
+    while True:
+        events.send("alive")
+        time.sleep(HEARTBEAT_SECONDS)
+
+
+def _end_with_parent(directory: str) -> None:
+    sys.stdin.read()
+    shutil.rmtree(directory, ignore_errors=True)
+    os._exit(1)
+
+
+def job_line(job: Job) -> str:
+    """The job as the line that `main` reads."""
+    return json.dumps(asdict(job)) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""More layers that test_layers.py proves: activations, normalization, dropout, shapes and images."""
+
+from __future__ import annotations
+
+from layer_table import Row
+
+from sparkdl.layers.activation import (
+    Elu,
+    Gelu,
+    HardSigmoid,
+    LeakyRelu,
+    Relu,
+    Selu,
+    Sigmoid,
+    Silu,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from sparkdl.layers.augmentation import RandomBrightness, RandomContrast, RandomCrop, RandomFlip
+from sparkdl.layers.batch_norm import BatchNorm
+from sparkdl.layers.dropout import Dropout
+from sparkdl.layers.image import Rescale, Resize, Standardize
+from sparkdl.layers.normalization import LayerNorm, LocalResponseNorm
+from sparkdl.layers.shape import Flatten, Reshape
+
+ACTIVATIONS = [
+    Row(Relu(), (3, 4)),
+    Row(LeakyRelu(0.3), (2, 3, 2)),
+    Row(Elu(0.5), (3, 4)),
+    Row(Selu(), (3, 4)),
+    Row(Gelu(), (3, 4)),
+    Row(Gelu(approximate=True), (3, 4)),
+    Row(Silu(), (3, 4)),
+    Row(Sigmoid(), ()),
+    Row(Tanh(), (3, 4)),
+    Row(Softplus(), (3, 4)),
+    Row(Softmax(), (5,), refused=()),
+    Row(Softmax(), (2, 3, 4), refused=()),
+    Row(HardSigmoid(), (3, 4)),
+]
+
+NORMALIZATIONS = [
+    Row(LocalResponseNorm(), (3, 4, 7), refused=()),
+    Row(LocalResponseNorm(2, bias=2.0, alpha=0.3, beta=0.75), (2, 7), refused=()),
+    Row(LocalResponseNorm(1, beta=1.3, name="local"), (5,), refused=()),
+    Row(LayerNorm(), (5,), refused=()),
+    Row(LayerNorm(epsilon=0.1, bias=False), (2, 3, 4), refused=()),
+    Row(LayerNorm(scale=False), (3, 4), refused=()),
+    Row(BatchNorm(), (4,), refused=()),
+    Row(BatchNorm(0.99, epsilon=0.1), (2, 3, 4), refused=()),
+    Row(BatchNorm(scale=False), (3, 4), refused=()),
+    Row(BatchNorm(scale=False, bias=False), (2, 2, 2, 3), refused=()),
+]
+
+SHAPES = [
+    Row(Dropout(0.4), (3, 4)),
+    Row(Flatten(), (2, 3, 2)),
+    Row(Reshape((2, -1)), (3, 4), refused=(5,)),
+    Row(Reshape((2, 2, 3)), (12,), refused=(13,)),
+]
+
+IMAGES = [
+    Row(Rescale(1 / 255, offset=-0.5), (5,)),
+    Row(Standardize(), (3, 4, 2)),
+    Row(Resize((5, 3)), (3, 4, 2), refused=(3, 4)),
+    Row(Resize((2, 7), method="cubic"), (5, 4, 1), refused=(2, 5, 4, 1)),
+    Row(Resize((2, 6), method="nearest"), (4, 3, 2), refused=()),
+    Row(RandomCrop((3, 2)), (5, 4, 2), refused=(2, 4, 2)),
+    Row(RandomCrop((4, 3)), (4, 3, 1), refused=(4, 3)),
+    Row(RandomFlip(), (3, 4, 2), refused=(3, 4)),
+    Row(RandomFlip("vertical"), (3, 4, 2), refused=()),
+    Row(RandomBrightness(0.3), (3, 4, 2), refused=(3, 4)),
+    Row(RandomContrast(0.5, 1.5), (3, 4, 2), refused=(3, 4)),
+]

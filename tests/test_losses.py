@@ -1,0 +1,327 @@
+"""Every loss against formulas in NumPy's float64, its delta against derivatives, and the rule that rows add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from sparkdl import losses
+from sparkdl.losses import Loss
+
+RANDOM = np.random.default_rng(5)
+OUTPUTS = RANDOM.normal(scale=2, size=(4, 3))
+OTHERS = RANDOM.normal(size=(4, 3))
+CLASSES = np.array([2, 0, 1, 2])
+ONE_HOT = np.eye(3)[CLASSES]
+PROBABILITIES = special.softmax(OTHERS, axis=1) * [[1], [1], [1], [0]] + [[0], [0], [0], [1]] * np.array([1.0, 0, 0])
+COUNTS = np.array([[0.0, 1, 3], [2, 0, 0], [7, 1, 1], [0, 0, 5]])
+BITS = np.array([[0.0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]])
+WEIGHTS = np.array([1.0, 0.5, 2.0, 3.0])
+
+
+def cross_entropy(o: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return -(t * (o - special.logsumexp(o, axis=1, keepdims=True))).sum(1)
+
+
+def binary(o: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return -(t * np.log(special.expit(o)) + (1 - t) * np.log(special.expit(-o))).sum(1)
+
+
+def divergence(o: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return special.rel_entr(t, special.softmax(o, axis=1)).sum(1)
+
+
+def hinge(o: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return np.where(t, 1 - o, 1 + o).clip(0).sum(1)
+
+
+def squared_hinge(o: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return (np.where(t, 1 - o, 1 + o).clip(0) ** 2).sum(1)
+
+
+def cosine(o: np.ndarray, t: np.ndarray) -> np.ndarray:
+    return 1 - (o * t).sum(1) / np.linalg.norm(o, axis=1) / np.linalg.norm(t, axis=1)
+
+
+# A loss, outputs, labels, and the loss of each row.
+TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
+    "softmax, classes": (losses.SoftmaxCrossEntropy(), OUTPUTS, CLASSES, cross_entropy(OUTPUTS, ONE_HOT)),
+    "softmax, one-hot": (losses.SoftmaxCrossEntropy(), OUTPUTS, ONE_HOT, cross_entropy(OUTPUTS, ONE_HOT)),
+    "softmax, probabilities": (
+        losses.SoftmaxCrossEntropy(),
+        OUTPUTS,
+        PROBABILITIES,
+        cross_entropy(OUTPUTS, PROBABILITIES),
+    ),
+    "softmax, unnormalised": (losses.SoftmaxCrossEntropy(), OUTPUTS, COUNTS, cross_entropy(OUTPUTS, COUNTS)),
+    "softmax, smoothed": (
+        losses.SoftmaxCrossEntropy(label_smoothing=0.3),
+        OUTPUTS,
+        CLASSES,
+        0.7 * cross_entropy(OUTPUTS, ONE_HOT) + 0.3 * cross_entropy(OUTPUTS, np.full((4, 3), 1 / 3)),
+    ),
+    "kl": (losses.KLDivergence(), OUTPUTS, PROBABILITIES, divergence(OUTPUTS, PROBABILITIES)),
+    "sigmoid, one": (losses.SigmoidCrossEntropy(), OUTPUTS[:, :1], BITS[:, 0], binary(OUTPUTS[:, :1], BITS[:, :1])),
+    "sigmoid, many": (losses.SigmoidCrossEntropy(), OUTPUTS, BITS, binary(OUTPUTS, BITS)),
+    "sigmoid, classes": (losses.SigmoidCrossEntropy(), OUTPUTS, CLASSES, binary(OUTPUTS, ONE_HOT)),
+    "sigmoid, probabilities": (losses.SigmoidCrossEntropy(), OUTPUTS, PROBABILITIES, binary(OUTPUTS, PROBABILITIES)),
+    "sigmoid, smoothed": (
+        losses.SigmoidCrossEntropy(label_smoothing=0.2),
+        OUTPUTS,
+        BITS,
+        0.8 * binary(OUTPUTS, BITS) + 0.2 * binary(OUTPUTS, np.full((4, 3), 0.5)),
+    ),
+    "squared error": (losses.SquaredError(), OUTPUTS, OTHERS, np.linalg.norm(OUTPUTS - OTHERS, axis=1) ** 2),
+    "squared error, one": (losses.SquaredError(), OUTPUTS[:, :1], OTHERS[:, 0], (OUTPUTS - OTHERS)[:, 0] ** 2),
+    "absolute error": (losses.AbsoluteError(), OUTPUTS, OTHERS, np.abs(OUTPUTS - OTHERS).sum(1)),
+    "huber": (losses.Huber(0.7), OUTPUTS, OTHERS, special.huber(0.7, OUTPUTS - OTHERS).sum(1)),
+    "hinge, 0 and 1": (losses.Hinge(), OUTPUTS[:, :1], BITS[:, 0], hinge(OUTPUTS[:, :1], BITS[:, :1])),
+    "hinge, -1 and 1": (losses.Hinge(), OUTPUTS[:, :1], 2 * BITS[:, 0] - 1, hinge(OUTPUTS[:, :1], BITS[:, :1])),
+    "hinge, classes": (losses.Hinge(), OUTPUTS, CLASSES, hinge(OUTPUTS, ONE_HOT)),
+    "squared hinge": (losses.SquaredHinge(), OUTPUTS, CLASSES, squared_hinge(OUTPUTS, ONE_HOT)),
+    "poisson": (losses.Poisson(), OUTPUTS, COUNTS, (np.exp(OUTPUTS) - COUNTS * OUTPUTS).sum(1)),
+    "poisson, rates": (
+        losses.Poisson(log_rate=False),
+        OUTPUTS**2,
+        COUNTS,
+        (OUTPUTS**2 - 2 * COUNTS * np.log(np.abs(OUTPUTS))).sum(1),
+    ),
+    "cosine": (losses.CosineSimilarity(), OUTPUTS, OTHERS, cosine(OUTPUTS, OTHERS)),
+}
+CASES = pytest.mark.parametrize(("loss", "outputs", "labels", "rows"), TABLE.values(), ids=TABLE.keys())
+
+
+def test_every_loss_is_in_the_table() -> None:
+    public = {found for found in vars(losses).values() if isinstance(found, type) and issubclass(found, Loss)}
+    assert {type(case[0]) for case in TABLE.values()} == {found for found in public if not found.__subclasses__()}
+
+
+@CASES
+@pytest.mark.usefixtures("float64")
+def test_value_is_the_weighted_sum_of_the_rows(
+    loss: Loss, outputs: np.ndarray, labels: np.ndarray, rows: np.ndarray
+) -> None:
+    value = loss.value(jnp.array(outputs), jnp.array(labels), jnp.array(WEIGHTS))
+    assert value.shape == ()
+    np.testing.assert_allclose(value, WEIGHTS @ rows, rtol=1e-12)
+
+
+@CASES
+@pytest.mark.usefixtures("float64")
+def test_delta_is_the_derivative_of_value(
+    loss: Loss, outputs: np.ndarray, labels: np.ndarray, rows: np.ndarray
+) -> None:
+    def value(values: jax.Array) -> jax.Array:
+        return loss.value(values, jnp.array(labels), jnp.array(WEIGHTS))
+
+    delta = loss.delta(jnp.array(outputs), jnp.array(labels), jnp.array(WEIGHTS))
+    np.testing.assert_allclose(delta, jax.grad(value)(jnp.array(outputs)), rtol=1e-12, atol=1e-12)
+    direction, step = np.random.default_rng(1).normal(size=outputs.shape), 1e-6
+    difference = (
+        (value(jnp.array(outputs + step * direction)) - value(jnp.array(outputs - step * direction))) / 2 / step
+    )
+    np.testing.assert_allclose((delta * direction).sum(), difference, rtol=1e-6, atol=1e-7)
+
+
+@CASES
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_dtype_of_outputs_is_kept(
+    loss: Loss, outputs: np.ndarray, labels: np.ndarray, rows: np.ndarray, dtype: str
+) -> None:
+    rounded, weights = jnp.array(outputs, dtype), jnp.array(WEIGHTS, "float32")
+    kernels = loss.value, loss.delta, loss.score
+    dtypes = {jax.eval_shape(kernel, rounded, jnp.array(labels), weights).dtype for kernel in kernels}
+    assert dtypes | {jax.eval_shape(loss.predict, rounded).dtype} == {jnp.dtype(dtype)}
+
+
+@CASES
+@pytest.mark.usefixtures("float64")
+def test_a_weight_repeats_its_row_and_weight_zero_drops_it(
+    loss: Loss, outputs: np.ndarray, labels: np.ndarray, rows: np.ndarray
+) -> None:
+    times = np.array([2, 0, 1, 3])
+    wild = np.where(times[:, None] > 0, outputs, 1e200)  # overflows in every loss that can
+    repeated = jnp.repeat(outputs, times, axis=0), jnp.repeat(jnp.array(labels), times, axis=0), jnp.ones(6)
+    weighted = jnp.array(wild), jnp.array(labels), jnp.array(times, float)
+    np.testing.assert_allclose(loss.value(*weighted), loss.value(*repeated), rtol=1e-12)
+    np.testing.assert_allclose(loss.score(*weighted), loss.score(*repeated), rtol=1e-12)
+    delta = np.asarray(loss.delta(*weighted))
+    assert not delta[1].any()
+    once = loss.delta(jnp.array(outputs), jnp.array(labels), jnp.ones(4))
+    np.testing.assert_allclose(delta[times > 0], (np.asarray(once) * times[:, None])[times > 0], rtol=1e-12)
+
+
+EXTREMES = jnp.array([[1e4, -1e4, 0], [-1e4, 1e4, 0], [0, 0, 0], [1e4, 1e4, 1e4]], "float32")
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels", "value"),
+    [
+        (losses.SoftmaxCrossEntropy(), CLASSES, 1e4 + 2e4 + 2 * np.log(3)),
+        (losses.KLDivergence(), ONE_HOT, 1e4 + 2e4 + 2 * np.log(3)),
+        (losses.SigmoidCrossEntropy(), BITS, 2e4 + 1e4 + np.log(2) + 1e4 + np.log(2) + 3 * np.log(2) + 3e4),
+        (losses.Hinge(), BITS, 20002 + 20003 + 3 + 30003),
+        (losses.Huber(), BITS, 1e4 - 0.5 + 1e4 + 0.5 + 0.5 + 2 * (1e4 + 0.5 - 1) + 1.5 + 3 * (1e4 - 0.5)),
+        (losses.CosineSimilarity(), BITS, 1 + 1 / 2 + 1 + 1 / np.sqrt(2) + 1 + 1),
+    ],
+    ids=lambda case: type(case).__name__ if isinstance(case, Loss) else "",
+)
+def test_large_outputs_and_zero_rows_are_finite(loss: Loss, labels: np.ndarray, value: float) -> None:
+    arguments = EXTREMES, jnp.array(labels, "float32"), jnp.ones(4)
+    np.testing.assert_allclose(loss.value(*arguments), value, rtol=1e-4)
+    assert np.isfinite(loss.delta(*arguments)).all()
+
+
+def test_confident_and_right_is_not_rounded_to_zero() -> None:
+    far = jnp.array([[25.0]]), jnp.ones(1), jnp.ones(1)
+    np.testing.assert_allclose(losses.SigmoidCrossEntropy().value(*far), np.log1p(np.exp(-25)), rtol=1e-5)
+
+
+def test_a_zero_vector_has_cosine_zero_and_turns_towards_its_label() -> None:
+    arguments = jnp.zeros((2, 2)), jnp.array([[3.0, 4.0], [0.0, 0.0]]), jnp.ones(2)
+    loss = losses.CosineSimilarity()
+    assert loss.value(*arguments) == 2
+    np.testing.assert_allclose(loss.delta(*arguments), np.array([[-0.6, -0.8], [0, 0]]), rtol=1e-6)
+
+
+def test_rates_that_are_not_positive_cost_finitely_and_lead_back() -> None:
+    arguments = jnp.array([[0.0, -1.0]]), jnp.array([[1.0, 0.0]]), jnp.ones(1)
+    loss = losses.Poisson(log_rate=False)
+    assert np.isfinite(loss.value(*arguments))
+    assert loss.delta(*arguments)[0, 0] < 0
+    assert loss.delta(jnp.array([[-1.0, -1.0]]), *arguments[1:])[0, 0] < 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels", "score"),
+    [
+        (losses.SoftmaxCrossEntropy(0.1), [2, 1, 1], 1.0),
+        (losses.SoftmaxCrossEntropy(), [[0, 0, 1], [0, 0.4, 0.6], [0, 1, 0]], 3.0),
+        (losses.KLDivergence(), [[0.2, 0.2, 0.6], [0, 1, 0], [1, 0, 0]], 5.0),
+        (losses.SigmoidCrossEntropy(), [2, 2, 0], 7.0),
+        (losses.SigmoidCrossEntropy(), [[0, 1, 1], [0, 0, 1], [1, 1, 1]], 1 * 2 / 3 + 2 * 1 + 4 * 0),
+        (losses.Hinge(), [2, 1, 0], 5.0),
+        (losses.SquaredError(), [[-1, -2, 3], [0, 0, 1], [0, 0, 0]], 1 * 0 + 2 * (4 + 4 + 1) + 4 * (1 + 4 + 9)),
+        (losses.AbsoluteError(), [[-1, -2, 5], [-2, -2, 2], [-1, -2, -3]], 1 * 4),
+        (losses.CosineSimilarity(), [[-2, -4, 6], [2, 2, -2], [0, 0, 1]], 1 - 2 + 4 * -3 / np.sqrt(14)),
+        (losses.Poisson(), [[0, 0, 0], [0, 0, 0], [1, 1, 1]], None),
+    ],
+    ids=lambda case: type(case).__name__ if isinstance(case, Loss) else "",
+)
+def test_score_is_the_weighted_sum_of_the_metric(loss: Loss, labels: list[Any], score: float | None) -> None:
+    outputs = np.array([[-1.0, -2.0, 3.0], [-2.0, -2.0, 2.0], [-1.0, -2.0, -3.0]])
+    weights = np.array([1.0, 2.0, 4.0])
+    if score is None:
+        score = weights @ ((np.exp(outputs) - labels) ** 2).sum(1)
+    np.testing.assert_allclose(
+        loss.score(jnp.array(outputs), jnp.array(labels), jnp.array(weights)), score, rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("loss", [losses.SigmoidCrossEntropy(), losses.SquaredHinge()])
+def test_one_output_decides_by_its_sign(loss: Loss) -> None:
+    outputs = jnp.array([[-3.0], [-0.1], [0.1], [3.0]])
+    score = loss.score(outputs, jnp.array([0, 1, 1, 0]), jnp.array([1.0, 2.0, 4.0, 8.0]))
+    assert (loss.metric, score) == ("accuracy", 5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        (losses.SoftmaxCrossEntropy(), special.softmax(OUTPUTS, axis=1)),
+        (losses.KLDivergence(), special.softmax(OUTPUTS, axis=1)),
+        (losses.SigmoidCrossEntropy(), special.expit(OUTPUTS)),
+        (losses.Poisson(), np.exp(OUTPUTS)),
+        (losses.Poisson(log_rate=False), OUTPUTS),
+        (losses.SquaredError(), OUTPUTS),
+        (losses.Hinge(), OUTPUTS),
+    ],
+    ids=repr,
+)
+def test_predict_is_what_outputs_mean(loss: Loss, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(loss.predict(jnp.array(OUTPUTS)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])
+def test_class_numbers_may_have_any_dtype(dtype: str) -> None:
+    arguments = jnp.array(OUTPUTS), jnp.array(CLASSES, dtype), jnp.ones(4)
+    expected = cross_entropy(OUTPUTS, ONE_HOT).sum()
+    np.testing.assert_allclose(losses.SoftmaxCrossEntropy().value(*arguments), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["CrossEntropyLoss", "BCEWithLogitsLoss", "HuberLoss", "PoissonNLLLoss", "KLDivLoss"])
+@pytest.mark.usefixtures("float64")
+def test_value_and_delta_agree_with_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    outputs = torch.tensor(OUTPUTS, requires_grad=True)
+    loss, labels, options = {
+        "CrossEntropyLoss": (losses.SoftmaxCrossEntropy(0.1), CLASSES, {"label_smoothing": 0.1}),
+        "BCEWithLogitsLoss": (losses.SigmoidCrossEntropy(), BITS, {}),
+        "HuberLoss": (losses.Huber(0.5), OTHERS, {"delta": 0.5}),
+        "PoissonNLLLoss": (losses.Poisson(), COUNTS, {}),
+        "KLDivLoss": (losses.KLDivergence(), PROBABILITIES, {}),
+    }[name]
+    rows = torch.log_softmax(outputs, 1) if name == "KLDivLoss" else outputs
+    value = getattr(torch.nn, name)(reduction="sum", **options)(rows, torch.tensor(labels))
+    value.backward()
+    arguments = jnp.array(OUTPUTS), jnp.array(labels), jnp.ones(4)
+    np.testing.assert_allclose(loss.value(*arguments), value.item(), rtol=1e-10)
+    np.testing.assert_allclose(loss.delta(*arguments), outputs.grad.numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        (
+            "softmax_cross_entropy",
+            (24, 24, 64),
+            r"SoftmaxCrossEntropy needs a network ending in rows of shape \(classes,\) with at least 2 classes, "
+            r"this one ends in \(24, 24, 64\); put Flatten\(\) and Dense\(classes\) at its end.",
+        ),
+        ("softmax_cross_entropy", (1,), r"at least 2 classes, this one ends in \(1,\); put Dense\(classes\) at"),
+        ("squared_error", (5, 2), r"rows of shape \(outputs,\), this one ends in \(5, 2\); put Flatten\(\)"),
+        ("kl_divergence", (1,), "at least 2 outputs"),
+    ],
+)
+def test_check_says_how_the_network_should_end(name: str, shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Loss.of(name).check(shape)
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("hinge", 1), ("squared_error", 1), ("softmax_cross_entropy", 2)])
+def test_check_accepts_what_fits(name: str, outputs: int) -> None:
+    Loss.of(name).check((outputs,))
+
+
+@pytest.mark.parametrize("loss", [losses.SquaredError(), losses.KLDivergence(), losses.Poisson()])
+def test_a_label_a_row_does_not_fit_several_outputs(loss: Loss) -> None:
+    with pytest.raises(ValueError, match=r"labels of the outputs' shape \(4, 3\), received \(4,\)"):
+        loss.value(jnp.array(OUTPUTS), jnp.array(CLASSES), jnp.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: losses.SoftmaxCrossEntropy(1.0), r"label_smoothing of SoftmaxCrossEntropy must be .* \[0, 1\)"),
+        (lambda: losses.SigmoidCrossEntropy(-0.1), "label_smoothing"),
+        (lambda: losses.Huber(0), r"threshold of Huber must be a number in \(0, inf\), received 0"),
+    ],
+)
+def test_fields_are_checked(make: Callable[[], Loss], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_loss_written_by_its_rows_alone_trains() -> None:
+    class LogCosh(Loss):
+        def losses(self, outputs: jax.Array, targets: jax.Array) -> jax.Array:
+            return jnp.log(jnp.cosh(outputs - targets)).sum(axis=1)
+
+    delta = LogCosh().delta(jnp.array(OUTPUTS), jnp.array(OTHERS), jnp.array(WEIGHTS))
+    np.testing.assert_allclose(delta, WEIGHTS[:, None] * np.tanh(OUTPUTS - OTHERS), rtol=1e-5)

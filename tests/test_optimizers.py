@@ -1,0 +1,350 @@
+"""Every optimizer against its formula in NumPy's float64, and what all of them share: decay, clipping, schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from sparkdl import optimizers
+from sparkdl.optimizers import (
+    LAMB,
+    SGD,
+    AdaDelta,
+    AdaGrad,
+    Adam,
+    AdaMax,
+    AdamW,
+    AMSGrad,
+    Lion,
+    Momentum,
+    NAdam,
+    Nesterov,
+    Optimizer,
+    RMSProp,
+)
+from sparkdl.schedules import CosineDecay, ExponentialDecay, StepDecay
+
+STEPS, STEP_SIZE = 5, 0.05
+RANDOM = np.random.default_rng(11)
+KERNEL, BIAS = RANDOM.normal(size=(2, 3)), np.array([0.0, 0.0])
+WEIGHTS = {"dense_0": {"kernel": KERNEL, "bias": BIAS}, "relu_1": {}, "inner": {"dense_0": {"kernel": KERNEL[:, :1]}}}
+GRADIENTS = [jax.tree.map(lambda array: RANDOM.normal(scale=2, size=array.shape), WEIGHTS) for _ in range(STEPS)]
+
+
+Gradients = list[np.ndarray]  # of one array, step by step
+Rule = Callable[[Gradients], Iterator[Any]]
+
+
+def run(
+    optimizer: Optimizer, gradients: list[Any] = GRADIENTS, weights: Any = WEIGHTS, dtype: str = "float64"
+) -> list[Any]:
+    """The weights after each step."""
+    transformation = optimizer.transformation(STEP_SIZE, total_steps=10, steps_per_epoch=2)
+    weights = jax.tree.map(lambda array: jnp.array(array, dtype), weights)
+    state, update, history = transformation.init(weights), jax.jit(transformation.update), []
+    for gradient in gradients:
+        steps, state = update(jax.tree.map(lambda array: jnp.array(array, dtype), gradient), state, weights)
+        weights = optax.apply_updates(weights, steps)
+        history.append(weights)
+    return history
+
+
+def assert_same(produced: Any, expected: Any, **tolerance: Any) -> None:
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **tolerance), produced, expected)
+
+
+# Each rule is called with the gradients of one array in turn, and gives what is subtracted per unit of step size.
+
+
+def momentum(gradients: Gradients, nesterov: bool = False) -> Iterator[Any]:
+    u: Any = 0.0
+    for g in gradients:
+        u = 0.8 * u + g
+        yield g + 0.8 * u if nesterov else u
+
+
+def adagrad(gradients: Gradients) -> Iterator[Any]:
+    total: Any = 0.5
+    for g in gradients:
+        total = total + g**2
+        yield g / np.sqrt(total + 1e-3)
+
+
+def rmsprop(gradients: Gradients) -> Iterator[Any]:
+    v: Any = 0.0
+    u: Any = 0.0
+    for g in gradients:
+        v = 0.9 * v + 0.1 * g**2
+        u = 0.7 * u + g / (np.sqrt(v) + 1e-3)
+        yield u
+
+
+def adadelta(gradients: Gradients) -> Iterator[Any]:
+    v: Any = 0.0
+    d: Any = 0.0
+    for g in gradients:
+        v = 0.7 * v + 0.3 * g**2
+        u = g * np.sqrt(d + 1e-3) / np.sqrt(v + 1e-3)
+        d = 0.7 * d + 0.3 * u**2
+        yield u
+
+
+def moments(gradients: Gradients, kind: str) -> Iterator[Any]:
+    b1, b2, epsilon = 0.8, 0.95, 1e-3
+    m: Any = 0.0
+    v: Any = 0.0
+    largest: Any = 0.0
+    for t, g in enumerate(gradients, start=1):
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2
+        m_hat, v_hat = m / (1 - b1**t), v / (1 - b2**t)
+        if kind == "adamax":
+            largest = np.maximum(b2 * largest, np.abs(g) + epsilon)
+            yield m_hat / largest
+            continue
+        if kind == "nadam":
+            m_hat = b1 * m / (1 - b1 ** (t + 1)) + (1 - b1) * g / (1 - b1**t)
+        if kind == "amsgrad":
+            largest = np.maximum(largest, v_hat)
+            v_hat = largest
+        yield m_hat / (np.sqrt(v_hat) + epsilon)
+
+
+def lion(gradients: Gradients) -> Iterator[Any]:
+    m: Any = 0.0
+    for g in gradients:
+        yield np.sign(0.8 * m + 0.2 * g)
+        m = 0.95 * m + 0.05 * g
+
+
+MOMENTS: dict[str, Any] = {"beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3}
+TABLE: dict[str, tuple[Optimizer, Rule]] = {
+    "sgd": (SGD(), iter),
+    "momentum": (Momentum(0.8), momentum),
+    "nesterov": (Nesterov(0.8), lambda gradients: momentum(gradients, nesterov=True)),
+    "adagrad": (AdaGrad(1e-3, initial_accumulator=0.5), adagrad),
+    "rmsprop": (RMSProp(0.9, 1e-3, momentum=0.7), rmsprop),
+    "adadelta": (AdaDelta(0.7, 1e-3), adadelta),
+    "adam": (Adam(**MOMENTS), lambda gradients: moments(gradients, "adam")),
+    "adamw": (AdamW(**MOMENTS, weight_decay=0.0), lambda gradients: moments(gradients, "adam")),
+    "adamax": (AdaMax(**MOMENTS), lambda gradients: moments(gradients, "adamax")),
+    "nadam": (NAdam(**MOMENTS), lambda gradients: moments(gradients, "nadam")),
+    "amsgrad": (AMSGrad(**MOMENTS), lambda gradients: moments(gradients, "amsgrad")),
+    "lion": (Lion(0.8, 0.95), lion),
+}
+EVERY_RULE = pytest.mark.parametrize(("optimizer", "rule"), TABLE.values(), ids=TABLE.keys())
+
+
+def expected(
+    rule: Rule,
+    decay: float = 0.0,
+    factor: Callable[[int], float] = lambda step: 1.0,
+) -> list[Any]:
+    leaves, structure = jax.tree.flatten(WEIGHTS)
+    gradients = [jax.tree.leaves(gradient) for gradient in GRADIENTS]
+    columns = []
+    for index, w in enumerate(leaves):
+        column = []
+        for step, u in enumerate(rule([gradient[index] for gradient in gradients])):
+            w = w - STEP_SIZE * factor(step) * (u + decay * w)
+            column.append(w)
+        columns.append(column)
+    return [jax.tree.unflatten(structure, row) for row in zip(*columns, strict=True)]
+
+
+def test_every_optimizer_is_tested() -> None:
+    public = {found for found in vars(optimizers).values() if isinstance(found, type) and issubclass(found, Optimizer)}
+    leaves = {found for found in public if not found.__subclasses__()}
+    assert {type(optimizer) for optimizer, _ in TABLE.values()} | {LAMB} == leaves
+
+
+@EVERY_RULE
+@pytest.mark.usefixtures("float64")
+def test_steps_follow_the_formula(optimizer: Optimizer, rule: Rule) -> None:
+    assert_same(run(optimizer), expected(rule), rtol=1e-9)
+
+
+@EVERY_RULE
+@pytest.mark.usefixtures("float64")
+def test_decay_is_decoupled_and_scheduled_with_the_step(optimizer: Optimizer, rule: Rule) -> None:
+    decayed = type(optimizer).from_json(
+        {**optimizer.to_json(), "weight_decay": 0.1, "schedule": StepDecay(1).to_json()}
+    )
+    assert_same(run(decayed), expected(rule, decay=0.1, factor=lambda step: 0.1 ** (step // 2)), rtol=1e-6)
+
+
+@pytest.mark.usefixtures("float64")
+def test_lamb_scales_the_decayed_step_to_the_norm_of_each_array() -> None:
+    leaves, structure = jax.tree.flatten(WEIGHTS)
+    rules = [moments([jax.tree.leaves(gradient)[i] for gradient in GRADIENTS], "adam") for i in range(len(leaves))]
+    for produced in run(LAMB(**MOMENTS, weight_decay=0.1)):
+        for i, w in enumerate(leaves):
+            u = next(rules[i]) + 0.1 * w
+            ratio = np.linalg.norm(w) / np.linalg.norm(u)
+            leaves[i] = w - STEP_SIZE * (ratio or 1.0) * u  # weights of norm 0 take the plain step
+        assert_same(produced, jax.tree.unflatten(structure, leaves), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("optimizer", [*(case[0] for case in TABLE.values()), LAMB()], ids=lambda case: repr(case)[:9])
+def test_steps_and_state_keep_the_dtype_of_the_weights(optimizer: Optimizer, dtype: str) -> None:
+    transformation = optimizer.transformation(STEP_SIZE, 10, 2)
+    weights = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, dtype), WEIGHTS)
+    state = jax.eval_shape(transformation.init, weights)
+    steps, after = jax.eval_shape(transformation.update, weights, state, weights)
+    assert steps == weights
+    assert after == state
+    assert {leaf.dtype for leaf in jax.tree.leaves(state)} <= {jnp.dtype(dtype), jnp.dtype("int32")}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "options"),
+    [
+        (Momentum(), "SGD", {"momentum": 0.9}),
+        (Nesterov(), "SGD", {"momentum": 0.9, "nesterov": True}),
+        (AdaGrad(), "Adagrad", {}),
+        (RMSProp(), "RMSprop", {}),
+        (RMSProp(momentum=0.5), "RMSprop", {"momentum": 0.5}),
+        (AdaDelta(), "Adadelta", {}),
+        (Adam(), "Adam", {}),
+        (Adam(clip_norm=1.0, weight_decay=0.3), "AdamW", {"weight_decay": 0.3}),
+        (AdamW(), "AdamW", {}),
+        (AdaMax(), "Adamax", {}),
+    ],
+    ids=repr,
+)
+@pytest.mark.usefixtures("float64")
+def test_defaults_and_formula_agree_with_pytorch(ours: Optimizer, theirs: str, options: dict[str, Any]) -> None:
+    torch = pytest.importorskip("torch")
+    leaves = [torch.tensor(array, requires_grad=True) for array in jax.tree.leaves(WEIGHTS)]
+    oracle = getattr(torch.optim, theirs)(leaves, lr=STEP_SIZE, **options)
+    for gradient in GRADIENTS:
+        for leaf, array in zip(leaves, jax.tree.leaves(gradient), strict=True):
+            leaf.grad = torch.tensor(array)
+        if ours.clip_norm:
+            torch.nn.utils.clip_grad_norm_(leaves, ours.clip_norm)
+        oracle.step()
+    tolerance = 1e-5 if ours.clip_norm else 1e-8  # PyTorch adds 1e-6 to the norm
+    assert_same(jax.tree.leaves(run(ours)[-1]), [leaf.detach().numpy() for leaf in leaves], rtol=tolerance, atol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
+def test_the_first_step_uses_the_first_factor() -> None:
+    half = ExponentialDecay(1, 0.5)
+    assert_same(run(SGD(schedule=half)), expected(iter, factor=lambda step: 0.5**step), rtol=1e-6)
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_schedule_without_length_spans_the_run() -> None:
+    cosine = expected(iter, factor=lambda step: (1 + np.cos(np.pi * step / 10)) / 2)
+    assert_same(run(SGD(schedule="cosine_decay")), cosine, rtol=1e-6)
+
+
+def norm(tree: Any) -> float:
+    return float(np.sqrt(sum((np.asarray(leaf) ** 2).sum() for leaf in jax.tree.leaves(tree))))
+
+
+def clipped(optimizer: Optimizer, gradient: Any) -> Any:
+    """What the rule sees of a gradient, by the step that plain descent takes."""
+    after = run(optimizer, [gradient])[0]
+    return jax.tree.map(lambda before, now: (before - now) / STEP_SIZE, WEIGHTS, after)
+
+
+SMALL = jax.tree.map(lambda array: 0.01 * array, GRADIENTS[0])
+
+
+@pytest.mark.usefixtures("float64")
+def test_clip_value_bounds_each_element() -> None:
+    limited = jax.tree.map(lambda array: array.clip(-0.5, 0.5), GRADIENTS[0])
+    assert_same(clipped(SGD(clip_value=0.5), GRADIENTS[0]), limited, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
+def test_clip_norm_shortens_the_whole_gradient() -> None:
+    scale = 0.5 / norm(GRADIENTS[0])
+    shorter = jax.tree.map(lambda array: array * scale, GRADIENTS[0])
+    assert_same(clipped(SGD(clip_norm=0.5), GRADIENTS[0]), shorter, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
+def test_clip_layer_norm_shortens_each_innermost_layer_by_itself() -> None:
+    mixed = {**GRADIENTS[0], "inner": SMALL["inner"]}
+    scale = 0.5 / norm(mixed["dense_0"])
+    shorter = {**mixed, "dense_0": {name: array * scale for name, array in mixed["dense_0"].items()}}
+    assert_same(clipped(SGD(clip_layer_norm=0.5), mixed), shorter, rtol=1e-9)
+    swapped = {**SMALL, "inner": GRADIENTS[0]["inner"]}
+    inner = clipped(SGD(clip_layer_norm=0.5), swapped)["inner"]
+    assert norm(inner) == pytest.approx(0.5)
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_short_or_zero_gradient_is_left_alone() -> None:
+    careful = SGD(clip_value=1.0, clip_layer_norm=1.0, clip_norm=1.0)
+    zero = jax.tree.map(np.zeros_like, SMALL)
+    assert_same(clipped(careful, SMALL), SMALL, rtol=1e-9, atol=1e-15)
+    assert_same(clipped(careful, zero), zero, atol=0.0)
+
+
+@pytest.mark.usefixtures("float64")
+def test_clippings_apply_from_the_smallest_part_to_the_whole() -> None:
+    gradient = {"a": {"w": np.array([30.0, 4.0])}, "b": {"w": np.array([0.0, 0.0])}}
+    weights = jax.tree.map(np.zeros_like, gradient)
+    optimizer = SGD(clip_value=3.0, clip_layer_norm=2.0, clip_norm=1.0)
+    after = run(optimizer, [gradient], weights)[0]["a"]["w"]
+    np.testing.assert_allclose(after, -STEP_SIZE * np.sqrt([0.5, 0.5]), rtol=1e-9)  # (3, 3) shortened to norm 1
+
+
+@pytest.mark.usefixtures("float64")
+def test_decay_is_not_clipped() -> None:
+    zero = jax.tree.map(np.zeros_like, SMALL)
+    after = run(SGD(weight_decay=2.0, clip_value=1e-3, clip_norm=1e-3), [zero])[0]
+    assert_same(after, jax.tree.map(lambda array: array * (1 - 2 * STEP_SIZE), WEIGHTS), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        *(case[0] for case in TABLE.values()),
+        LAMB(weight_decay=0.1),
+        Adam(0.8, schedule=CosineDecay(end=0.1), weight_decay=0.1, clip_value=1.0, clip_layer_norm=2.0, clip_norm=3.0),
+    ],
+    ids=lambda case: repr(case)[:12],
+)
+def test_json_round_trip(optimizer: Optimizer) -> None:
+    assert Optimizer.from_json(optimizer.to_json()) == optimizer
+
+
+def test_names_are_accepted_for_schedules() -> None:
+    assert SGD(schedule="cosine_decay") == SGD(schedule=CosineDecay())
+    assert Optimizer.of("adam") == Adam()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: SGD(weight_decay=-0.1), r"weight_decay of SGD must be a number in \[0, inf\), received -0.1"),
+        (lambda: Adam(beta1=1.0), r"beta1 of Adam must be a number in \[0, 1\), received 1.0"),
+        (lambda: AMSGrad(beta2=-0.5), "beta2 of AMSGrad"),
+        (lambda: Lion(beta2=1), "beta2 of Lion"),
+        (lambda: AdaDelta(rho=1.5), "rho of AdaDelta"),
+        (lambda: Momentum(1.0), "momentum of Momentum"),
+        (lambda: RMSProp(decay=1.0), "decay of RMSProp"),
+        (lambda: Adam(epsilon=0.0), r"epsilon of Adam must be a number in \(0, inf\)"),
+        (lambda: AdaGrad(initial_accumulator=-1), "initial_accumulator of AdaGrad"),
+        (lambda: SGD(clip_norm=0.0), "clip_norm of SGD"),
+        (lambda: SGD(clip_layer_norm=-1), "clip_layer_norm of SGD"),
+        (lambda: SGD(clip_value=float("nan")), "clip_value of SGD"),
+        (lambda: SGD(schedule="cosine"), "A Schedule is expected, received 'cosine'; choose one of .*CosineDecay"),
+        (lambda: SGD(schedule=StepDecay(1, unit="hour")), "unit of StepDecay"),
+        (lambda: SGD().transformation(-0.1, 1, 1), "step size must be a positive number, received -0.1"),
+        (lambda: SGD().transformation(float("nan"), 1, 1), "step size must be a positive number, received nan"),
+    ],
+)
+def test_arguments_are_checked(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

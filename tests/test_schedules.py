@@ -1,0 +1,117 @@
+"""Schedules against their formulas, step by step, as a training step would call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import cos, pi
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sparkdl import schedules
+from sparkdl.schedules import (
+    ConstantSchedule,
+    CosineDecay,
+    ExponentialDecay,
+    InverseTimeDecay,
+    OneCycle,
+    PolynomialDecay,
+    Schedule,
+    StepDecay,
+    WarmupCosine,
+)
+
+TOTAL, EPOCH = 200, 49  # 1 / 49 is rounded down in float32: 49 * (1 / 49) has floor 0
+
+
+def one_cycle(step: int) -> float:
+    if step < 60:
+        return 0.04 + 0.96 * (1 - cos(pi * step / 60)) / 2
+    return 4e-6 + (1 - 4e-6) * (1 + cos(pi * min(step - 60, 140) / 140)) / 2
+
+
+TABLE: list[tuple[Schedule, Callable[[int], float]]] = [
+    (ConstantSchedule(), lambda step: 1),
+    (StepDecay(1), lambda step: 0.1 ** (step // 49)),
+    (StepDecay(2, factor=0.5), lambda step: 0.5 ** (step // 98)),
+    (StepDecay(7, 0.5, unit="step"), lambda step: 0.5 ** (step // 7)),
+    (ExponentialDecay(7, 0.9), lambda step: 0.9 ** (step / 7)),
+    (ExponentialDecay(1, 0.9, staircase=True, unit="epoch"), lambda step: 0.9 ** (step // 49)),
+    (ExponentialDecay(0.5, 0.9, unit="epoch"), lambda step: 0.9 ** (step / 24)),
+    (InverseTimeDecay(10, 0.5), lambda step: 1 / (1 + 0.5 * step / 10)),
+    (InverseTimeDecay(1, 2.0, staircase=True, unit="epoch"), lambda step: 1 / (1 + 2 * (step // 49))),
+    (PolynomialDecay(), lambda step: max(0, 1 - step / 200)),
+    (PolynomialDecay(0.1, 2.0, 2, unit="epoch"), lambda step: 0.1 + 0.9 * max(0, 1 - step / 98) ** 2),
+    (CosineDecay(), lambda step: (1 + cos(pi * min(step / 200, 1))) / 2),
+    (CosineDecay(0.2, length=100), lambda step: 0.2 + 0.8 * (1 + cos(pi * min(step / 100, 1))) / 2),
+    (
+        WarmupCosine(1, unit="epoch"),
+        lambda step: step / 49 if step < 49 else (1 + cos(pi * min((step - 49) / 151, 1))) / 2,
+    ),
+    (
+        WarmupCosine(10, end=0.1, start=0.5),
+        lambda step: 0.5 + 0.05 * step if step < 10 else 0.1 + 0.9 * (1 + cos(pi * min((step - 10) / 190, 1))) / 2,
+    ),
+    (OneCycle(), one_cycle),
+]
+EVERY_SCHEDULE = pytest.mark.parametrize(("schedule", "formula"), TABLE, ids=[repr(case[0]) for case in TABLE])
+
+
+def test_every_schedule_is_in_the_table() -> None:
+    public = {found for found in vars(schedules).values() if isinstance(found, type) and issubclass(found, Schedule)}
+    assert {type(schedule) for schedule, _ in TABLE} == {found for found in public if not found.__subclasses__()}
+
+
+@EVERY_SCHEDULE
+def test_factors_follow_the_formula_and_peak_at_one(schedule: Schedule, formula: Callable[[int], float]) -> None:
+    steps = jnp.arange(TOTAL + 50)  # a run may be resumed past its planned end
+    factors = jax.jit(jax.vmap(schedule.factors(TOTAL, EPOCH)))(steps)
+    np.testing.assert_allclose(factors, [formula(int(step)) for step in steps], rtol=1e-5, atol=1e-6)
+    assert factors.max() == pytest.approx(1, abs=1e-6)
+
+
+@EVERY_SCHEDULE
+def test_a_traced_step_gives_a_scalar(schedule: Schedule, formula: Callable[[int], float]) -> None:
+    factor = jax.eval_shape(schedule.factors(TOTAL, EPOCH), jax.ShapeDtypeStruct((), "int32"))
+    assert (factor.shape, factor.dtype) == ((), jnp.float32)
+
+
+@EVERY_SCHEDULE
+@pytest.mark.usefixtures("float64")
+def test_factors_are_float64_where_that_is_the_default(schedule: Schedule, formula: Callable[[int], float]) -> None:
+    factor = schedule.factors(TOTAL, EPOCH)(jnp.int32(99))
+    assert factor.dtype == jnp.float64
+    np.testing.assert_allclose(factor, formula(99), rtol=1e-6)
+
+
+@EVERY_SCHEDULE
+def test_a_run_of_one_step_or_none_has_a_factor(schedule: Schedule, formula: Callable[[int], float]) -> None:
+    for total in (0, 1):
+        assert 0 <= schedule.factors(total, total)(0) <= 1
+
+
+@EVERY_SCHEDULE
+def test_json_round_trip(schedule: Schedule, formula: Callable[[int], float]) -> None:
+    assert Schedule.from_json(schedule.to_json()) == schedule
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: StepDecay(0), r"every of StepDecay must be a number in \(0, inf\), received 0"),
+        (lambda: ExponentialDecay(5, -0.1), "factor of ExponentialDecay"),
+        (lambda: InverseTimeDecay(float("nan"), 0.1), "every of InverseTimeDecay .* received nan"),
+        (lambda: StepDecay(1, unit="epochs"), 'unit of StepDecay must be "step" or "epoch", received \'epochs\''),
+        (lambda: PolynomialDecay(length=0), "length of PolynomialDecay"),
+        (lambda: PolynomialDecay(power=0), "power of PolynomialDecay"),
+        (lambda: CosineDecay(end=-1), "end of CosineDecay"),
+        (lambda: WarmupCosine(-1), "warmup of WarmupCosine"),
+        (lambda: OneCycle(1.0), r"warmup_fraction of OneCycle must be a number in \(0, 1\), received 1.0"),
+        (lambda: OneCycle(start=2.0), "start of OneCycle"),
+    ],
+)
+def test_fields_are_checked(make: Callable[[], Schedule], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
