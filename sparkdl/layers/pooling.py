@@ -72,7 +72,6 @@ def gathered(windows: Windows, dy: Array, winner: Array | None = None) -> Array:
     `tile - step`, so each step is one elementwise pass over (batch, tile, phase, tile, phase, ..., channels).
     """
     tiles = [-(-(low + inputs) // stride) for inputs, _, stride, _, (low, _) in windows.axes()]
-
     furthest = [-(-size // stride) - 1 for size, stride in zip(windows.size, windows.strides, strict=True)]
 
     def reaching(array: Array) -> Array:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from sparkdl.layers.base import Weights
 from sparkdl.spark import cluster, columns
-from sparkdl.spark.inference import Array, Heads, Scoring, packed, scored
+from sparkdl.spark.inference import Array, Heads, Scoring, in_rows, packed, scored
 from sparkdl.spark.params import DeepArguments, DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.progress import wanted
@@ -104,11 +104,11 @@ class DeepModel(PredictionModel, DeepParams, Saved):
         vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
         weights = partial(_broadcast_value, self._broadcast(dataset.sparkSession))
         struct = f"{self.uid}_scores"
-        scores = scored(dataset, features, scoring, weights, functions, vectors)
+        scores = scored(features, scoring, weights, functions, vectors)
         outputs = {
             name: array_to_vector(F.col(struct)[name]) if name in vectors else F.col(struct)[name] for name in heads
         }
-        return dataset.withColumn(struct, scores).withColumns(outputs).drop(struct)
+        return in_rows(dataset).withColumn(struct, scores).withColumns(outputs).drop(struct)
 
     def _broadcast(self, session: SparkSession) -> Broadcast[bytes]:
         """The weights, sent to every executor once, however often transform is called."""

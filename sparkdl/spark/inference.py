@@ -70,15 +70,20 @@ def unpacked(data: bytes) -> Weights:
         return nested_weights(dict(arrays))
 
 
-def scored(
-    dataset: DataFrame, features: Column, scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]
-) -> Column:
+def in_rows(dataset: DataFrame) -> DataFrame:
+    """The dataset, as rows if it holds Vectors: Spark 4.3 fails to hand those of a Parquet file to an Arrow UDF.
+
+    Its vectorized reader feeds the UDF's columns directly, and has no Arrow type for a user-defined one. A filter
+    between them that is always true, and that Spark cannot know to be, makes rows of the columns.
+    """
+    return dataset.where(F.spark_partition_id() >= 0) if '"type":"udt"' in dataset.schema.json() else dataset
+
+
+def scored(features: Column, scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]) -> Column:
     """A struct column with a field for every head: a number, or a list of numbers for those in `lists`.
 
     Parameters
     ----------
-    dataset : DataFrame
-        Whose session runs it.
     features : Column
         Normalised (see `columns.py`).
     scoring : Scoring

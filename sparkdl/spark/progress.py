@@ -9,6 +9,7 @@ import secrets
 import socket
 import sys
 import threading
+import time
 import warnings
 from types import TracebackType
 from typing import Any, Self
@@ -83,6 +84,8 @@ class Receiver:
 
     def _draw(self, message: dict[str, Any]) -> None:
         done = message["epoch"] * message["total_rows"] + message["rows"]
+        if not self._bar.n:  # rows/s and time left should know nothing of the workers' start
+            self._bar.start_t = self._bar.last_print_t = time.time() - message["seconds"]
         self._bar.total = message["epochs"] * message["total_rows"]
         self._bar.set_description(f"epoch {message['epoch'] + 1}/{message['epochs']}", refresh=False)
         shown = {key: f"{message[key]:.4f}" for key in ("loss", "metric") if message.get(key) is not None}

@@ -213,7 +213,9 @@ def train(plan: Training, share: Share, validation: Share, mesh: Mesh, report: R
         plan.step_size, schedule.steps * plan.epochs, schedule.steps
     )
     exchange = Exchange.of(plan.exchange)
-    weights = jax.jit(network.init)(jax.random.key(plan.seed))
+    # Compiled without optimization: random numbers run once, and their code is slow to optimize.
+    init = jax.jit(network.init, compiler_options={"xla_backend_optimization_level": 0})
+    weights = init(jax.random.key(plan.seed))
     state = replicate(initial_state(network, weights, transformation, exchange), mesh)
     if not plan.epochs:
         return Result(_host(state.weights), [], 0.0)
@@ -321,10 +323,14 @@ def _feed(share: Share, plan: Plan, mesh: Mesh, seed: int | None, epoch: int) ->
         order = np.arange(len(shard)) if seed is None else epoch_order(len(shard), seed, epoch, worker)
         streams.append(batches(shard, plan, worker, order))
 
+    wide = bool(jax.config.jax_enable_x64)  # set for one thread only, and batches are placed in another
+
     def placed() -> Iterator[Any]:
         for parts in zip(*streams, strict=True):
             rows = parts[0] if len(parts) == 1 else Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-            yield place(rows, mesh)
+            with jax.enable_x64(wide):
+                batch = place(rows, mesh)
+            yield batch
 
     return prefetched(placed())
 
