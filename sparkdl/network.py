@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -44,7 +44,7 @@ class Network(Layer):
     (3,)
     """
 
-    layers: tuple[Layer, ...]
+    layers: Sequence[Layer]
     input_shape: Shape | None = field(default=None)
 
     def __post_init__(self) -> None:

@@ -41,7 +41,7 @@ class DeepModel(PredictionModel, DeepParams, Saved):
         super().__init__()
         self._weights = weights
         self._summary = summary
-        self._shipped: Broadcast[bytes] | None = None
+        self._shipped: tuple[str, Broadcast[bytes]] | None = None
         self._key = uuid.uuid4().hex
 
     @property
@@ -112,10 +112,11 @@ class DeepModel(PredictionModel, DeepParams, Saved):
 
     def _broadcast(self, session: SparkSession) -> Broadcast[bytes]:
         """The weights, sent to every executor once, however often transform is called."""
-        if self._shipped is None:
+        context = session.sparkContext
+        if self._shipped is None or self._shipped[0] != context.applicationId:
             assert self._weights is not None
-            self._shipped = session.sparkContext.broadcast(packed(self._weights))
-        return self._shipped
+            self._shipped = context.applicationId, context.broadcast(packed(self._weights))
+        return self._shipped[1]
 
 
 class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -134,7 +135,7 @@ _models: OrderedDict[str, Forward] = OrderedDict()
 
 def _loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
     """The jitted forward pass with its weights on the device, kept for the next task of this Python worker."""
-    key = f"{scoring.key} {scoring.dtype}"
+    key = json.dumps([scoring.key, scoring.network, scoring.loss, scoring.dtype])
     if key not in _models:
         _prepare_device(scoring.device)
         network = Network.from_json(scoring.network)

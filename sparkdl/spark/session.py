@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 Setting = bool | int | float | str | None
 OLDEST_JAVA = 17  # of Spark 4
+QUIET = Path(__file__).with_name("log4j2.properties").resolve()
 # Spark asks for this module on the command line, runs as well without it, and Java ends where it is missing.
 INCUBATOR = "--add-modules=jdk.incubator.vector"
 
@@ -69,6 +70,7 @@ def local_session(master: str = "local[2]", app_name: str = "sparkdl", **conf: S
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings: dict[str, Setting] = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
         "spark.driver.memory": "2g",
         "spark.log.level": "ERROR",
         "spark.sql.execution.arrow.pyspark.enabled": True,

@@ -12,14 +12,17 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax
+import jaxlib
 import numpy as np
+import optax
 import pyarrow as pa
 from pyspark import BarrierTaskContext
 
+import sparkdl
 from sparkdl.losses import Loss
 from sparkdl.spark import columns
 from sparkdl.spark.progress import Sender
@@ -148,7 +151,7 @@ def _read(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) ->
 
 def _meet(context: BarrierTaskContext, rows: tuple[int, int], platform: str, port: int) -> list[dict[str, Any]]:
     """Tell every worker about this one; what each of them told, after checking that they fit together."""
-    versions = {name: version(name) for name in ("sparkdl-jax", "jax", "jaxlib", "optax")}
+    versions = {module.__name__: module.__version__ for module in (sparkdl, jax, jaxlib, optax)}
     message = {"rows": rows[0], "validation": rows[1], "port": port, "platform": platform, "versions": versions}
     peers = [json.loads(text) for text in context.allGather(json.dumps(message))]
     for key in ("versions", "platform"):

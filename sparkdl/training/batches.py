@@ -103,8 +103,13 @@ class Plan:
 
     def bounds(self, worker: int, step: int) -> tuple[int, int]:
         """First and last (exclusive) of the rows that `worker` takes in `step`, counted in its order of the epoch."""
-        share = self.shares[worker]
-        return step * share // self.steps, (step + 1) * share // self.steps
+        return self._taken(worker, step), self._taken(worker, step + 1)
+
+    def _taken(self, worker: int, step: int) -> int:
+        """Rows of the worker before a step; where one's spare rows end the next one's begin, so that steps are even."""
+        each, spare = divmod(self.shares[worker], self.steps)
+        first = sum(self.shares[:worker]) % self.steps
+        return step * each + min(spare, max(0, step - first)) + min(step, max(0, first + spare - self.steps))
 
 
 def epoch_order(rows: int, seed: int, epoch: int, worker: int) -> np.ndarray[Any, Any]:

@@ -17,7 +17,7 @@ from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import Network
 from sparkdl.optimizers import SGD, Optimizer
-from sparkdl.specs import Spec
+from sparkdl.specs import Spec, check_range
 from sparkdl.training.batches import Plan, Rows, Shard, batches, epoch_order, prefetched
 from sparkdl.training.exchange import WORKERS, AllReduce, Exchange
 from sparkdl.training.step import abstract_rows, initial_state, make_score, make_step, place, replicate
@@ -73,10 +73,8 @@ class Training(Spec):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, received {value!r}.")
-        for name in ("step_size", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-                raise ValueError(f"{name} must be a finite number of at least 0, received {value!r}.")
+        check_range(self, "(0, inf)", "step_size")
+        check_range(self, "[0, inf)", "tol")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, received {self.dtype!r}.")
         Loss.of(self.loss).check(self.network.output_shape())
@@ -231,7 +229,7 @@ def train(plan: Training, share: Share, validation: Share, mesh: Mesh, report: R
     history: list[Epoch] = []
     for epoch in range(plan.epochs):
         progress = Progress(epoch, plan.epochs, rows, schedule.steps, report)
-        with closing(_feed(share, schedule, mesh, plan.seed if plan.shuffle else None, epoch)) as feed:
+        with closing(_feed(plan, share, schedule, mesh, epoch if plan.shuffle else None)) as feed:
             for placed in feed:
                 state, totals = step(state, *placed)
                 progress.add(totals)
@@ -240,7 +238,7 @@ def train(plan: Training, share: Share, validation: Share, mesh: Mesh, report: R
 
         held_out = Progress(epoch, plan.epochs, sum(validation.lengths), 0, None)
         if scoring:
-            with closing(_feed(validation, scoring, mesh, None, epoch)) as feed:
+            with closing(_feed(plan, validation, scoring, mesh, None)) as feed:
                 for placed in feed:
                     held_out.add(score(state.weights, *placed))
         validation_loss, validation_metric = held_out.means() if scoring else (None, None)
@@ -316,19 +314,17 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int) -> list[Shard
     return [Shard([Rows(*(part[device::devices] for part in whole))]) for device in range(devices)]
 
 
-def _feed(share: Share, plan: Plan, mesh: Mesh, seed: int | None, epoch: int) -> Generator[Any]:
-    """An epoch's batches on the devices; in the order of the rows if there is no seed."""
+def _feed(plan: Training, share: Share, steps: Plan, mesh: Mesh, epoch: int | None) -> Generator[Any]:
+    """An epoch's batches on the devices; in the order of the rows if `epoch` is None."""
     streams = []
     for worker, shard in enumerate(share.shards, start=share.first):
-        order = np.arange(len(shard)) if seed is None else epoch_order(len(shard), seed, epoch, worker)
-        streams.append(batches(shard, plan, worker, order))
-
-    wide = bool(jax.config.jax_enable_x64)  # set for one thread only, and batches are placed in another
+        order = np.arange(len(shard)) if epoch is None else epoch_order(len(shard), plan.seed, epoch, worker)
+        streams.append(batches(shard, steps, worker, order))
 
     def placed() -> Iterator[Any]:
         for parts in zip(*streams, strict=True):
             rows = parts[0] if len(parts) == 1 else Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-            with jax.enable_x64(wide):
+            with jax.enable_x64(plan.dtype == "float64"):  # it holds for one thread, and this one is another
                 batch = place(rows, mesh)
             yield batch
 

@@ -92,9 +92,9 @@ def run(job: Job, events: Events) -> None:
             shutdown_timeout_seconds=30,
             coordinator_bind_address=job.coordinator,
         )
-    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    devices = [min(part, key=lambda device: device.id) for part in _by_process(jax.devices())]  # a worker drives one
     mesh = Mesh(np.array(devices), (WORKERS,))
-    events.send("joined", seconds=time.perf_counter() - joining, device=devices[0].device_kind)
+    events.send("joined", seconds=time.perf_counter() - joining, device=devices[job.rank].device_kind)
 
     directory = Path(job.directory)
     shares = [
@@ -115,6 +115,11 @@ def run(job: Job, events: Events) -> None:
         compile_seconds=result.compile_seconds,
         training_seconds=seconds - result.compile_seconds,
     )
+
+
+def _by_process(devices: list[Any]) -> list[list[Any]]:
+    ranks = sorted({device.process_index for device in devices})
+    return [[device for device in devices if device.process_index == rank] for rank in ranks]
 
 
 def main() -> None:

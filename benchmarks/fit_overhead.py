@@ -1,0 +1,152 @@
+"""Where the wall time of `fit` goes, and what training under Spark costs beside a bare jitted loop in one process.
+
+    python benchmarks/fit_overhead.py [--quick] [--json FILE]
+
+Fits of one worker and runs of the loop take turns, so that a machine whose speed drifts hits both alike. The loop is a
+process of its own with as many threads; it takes the same network over the same batches, held in memory and unshuffled,
+with no mesh, no exchange, no prefetching and no progress. Figures: `training_over_bare_loop` (ratio of the medians of
+an epoch's time), `overhead_s` (median of a fit's time outside of compiling and training), `compile_s`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pyarrow.compute as pc
+from reporting import arguments, write
+
+from sparkdl import DeepClassifier, Network, datasets
+from sparkdl.layers import Context, Conv, Dense, Flatten, MaxPool, Relu, Rescale
+from sparkdl.losses import SoftmaxCrossEntropy
+from sparkdl.optimizers import Momentum
+from sparkdl.spark import local_session
+
+NETWORK = Network(
+    [
+        Rescale(1 / 255),
+        Conv(32, (5, 5), padding="same"),
+        Relu(),
+        MaxPool(2),
+        Conv(64, (5, 5), padding="same"),
+        Relu(),
+        MaxPool(2),
+        Flatten(),
+        Dense(128),
+        Relu(),
+        Dense(10),
+    ],
+    input_shape=(28, 28, 1),
+)
+LOSS, OPTIMIZER, STEP_SIZE, BATCH = SoftmaxCrossEntropy(), Momentum(0.9), 0.01, 128
+PHASES = ("spark", "read", "start", "compile", "training", "return")
+
+
+def rows() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Images (n, 28, 28, 1) and classes (n,) of the packaged sample's training part."""
+    table = datasets.sample()
+    table = table.filter(pc.field("split") == "train")
+    images = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, 28, 28, 1)
+    return images, np.array([datasets.FASHION_CLASSES.index(name) for name in table["label"].to_pylist()], np.int32)
+
+
+def bare_loop(epochs: int) -> list[float]:
+    """Seconds of every epoch of a plain loop over a jitted step."""
+    images, labels = rows()
+    batches = [(images[i : i + BATCH], labels[i : i + BATCH]) for i in range(0, len(images) - BATCH + 1, BATCH)]
+    transformation = OPTIMIZER.transformation(STEP_SIZE, epochs * len(batches), len(batches))
+    ones = jax.numpy.ones(BATCH)
+
+    def step(weights: Any, state: Any, images: Any, labels: Any) -> tuple[Any, Any, Any]:
+        context = Context(jax.random.key(0), ones)
+        x = images.astype("float32")
+        outputs, kept = NETWORK.train_forward(weights, x, context)
+        dy = LOSS.delta(outputs, labels, ones)
+        _, gradient = NETWORK.train_backward(weights, x, outputs, dy, kept, context, False)
+        mean = jax.tree.map(lambda part: part / BATCH, gradient)
+        changes, state = transformation.update(mean, state, weights)
+        return optax.apply_updates(weights, changes), state, LOSS.value(outputs, labels, ones)
+
+    jitted = jax.jit(step, donate_argnums=(0, 1))
+    weights = NETWORK.init(0)
+    state = transformation.init(weights)
+    weights, state, _ = jitted(weights, state, *batches[0])
+    seconds = []
+    for _ in range(epochs):
+        started = time.perf_counter()
+        losses = []
+        for batch in batches:
+            weights, state, loss = jitted(weights, state, *batch)
+            losses.append(loss)
+        jax.block_until_ready(losses)
+        # per row, since the loop leaves out the rows that do not fill a batch
+        seconds.append((time.perf_counter() - started) / (len(batches) * BATCH))
+    return seconds
+
+
+def bare_loop_in_process(epochs: int) -> list[float]:
+    """`bare_loop` in a process with one thread, like a worker's."""
+    environment = os.environ | {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, __file__, "--bare", str(epochs)]
+    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = arguments(__doc__)
+    parser.add_argument("--bare", type=int, metavar="EPOCHS", help="only run the loop, and print its seconds as JSON")
+    options = parser.parse_args()
+    if options.bare:
+        print(json.dumps(bare_loop(options.bare)))
+        return
+    repeats, epochs = (3, 3) if options.quick else (7, 5)
+    session = local_session("local[2]")
+    images, labels = rows()
+    data = [(image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)]
+    dataset = session.createDataFrame(data, "features binary, label int").cache()
+    dataset.count()
+    classifier = DeepClassifier(
+        network=NETWORK,
+        loss=LOSS,
+        optimizer=OPTIMIZER,
+        stepSize=STEP_SIZE,
+        batchSize=BATCH,
+        maxIter=epochs,
+        progress="off",
+    )
+    classifier.copy({classifier.maxIter: 0}).fit(dataset)  # the JVM's first job is its slowest
+    summaries, walls, loops = [], [], []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        summaries.append(classifier.fit(dataset).summary)
+        walls.append(time.perf_counter() - started)
+        loops.append(bare_loop_in_process(epochs))
+
+    print(f"fit of {len(images):,} rows, {epochs} epochs, 1 worker; medians of {repeats} fits, seconds")
+    phases = {phase: statistics.median(summary.timings[phase] for summary in summaries) for phase in PHASES}
+    for phase, seconds in phases.items():
+        print(f"  {phase:<10}{seconds:8.2f}")
+    print(f"  {'in all':<10}{statistics.median(walls):8.2f}")
+    fit_row = statistics.median(epoch.seconds / epoch.rows for summary in summaries for epoch in summary.history)
+    loop_row = statistics.median(second for loop in loops for second in loop)
+    print(f"a step of {BATCH} rows: fit {fit_row * BATCH * 1e3:.2f} ms, bare loop {loop_row * BATCH * 1e3:.2f} ms")
+    figures = {
+        "training_over_bare_loop": fit_row / loop_row,
+        "overhead_s": sum(phases.values()) - phases["compile"] - phases["training"],
+        "compile_s": phases["compile"],
+    }
+    for name, value in figures.items():
+        print(f"{name} {value:.3f}")
+    write(options.json, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What every benchmark shares: its options, the machine it ran on, and its figures as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("sparkdl-jax", "jax", "jaxlib", "numpy", "pyspark")
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """A parser with the options that every benchmark takes."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="about a minute on two cores, with rougher figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    return parser
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "python": platform.python_version(),
+        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+    }
+
+
+def write(path: Path | None, figures: dict[str, float]) -> None:
+    """Write {"figures": {name: number}, "machine": {...}} if a path is given."""
+    if path is not None:
+        path.write_text(json.dumps({"figures": figures, "machine": machine()}, indent=2) + "\n")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
