@@ -73,7 +73,7 @@ class Receiver:
                 connection, _ = self._server.accept()
             except OSError:
                 return
-            with connection, contextlib.suppress(OSError, ValueError, KeyError):
+            with connection, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 connection.settimeout(CONNECT_SECONDS)
                 stream = connection.makefile("rb")
                 if not hmac.compare_digest(stream.readline(LINE_BYTES).strip(), token.encode()):

@@ -103,6 +103,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 done = _train(child, plan, directory, rank, hosts, peers, sender)
             except WorkerError as error:
                 if error.secondary:
+                    shutil.rmtree(directory, ignore_errors=True)  # now: Spark may kill this process while it waits
                     time.sleep(PATIENCE_SECONDS)
                 kind = "ValueError" if error.type == "ValueError" else "RuntimeError"
                 cause = f"{error.type}: " if error.type and kind == "RuntimeError" else ""

@@ -1,0 +1,79 @@
+"""The README's promises: its code runs as written, its lists are complete, its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from sparkdl import initializers, layers, losses, optimizers, schedules
+from sparkdl.initializers import Initializer
+from sparkdl.layers import Layer
+from sparkdl.losses import Loss
+from sparkdl.optimizers import Optimizer
+from sparkdl.schedules import Schedule
+from sparkdl.specs import Spec
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    features = np.random.default_rng(0).normal(size=(40, 4))
+    rows = spark.createDataFrame([(row.tolist(), int(row.sum() > 0)) for row in features], ["features", "label"])
+    namespace: dict[str, Any] = {"spark": spark, "train": rows, "test": rows}
+    printed = []
+    for number, block in enumerate(BLOCKS):
+        block = block.replace("fashion-model", str(tmp_path / "model"))  # else it lies where the JVM was started
+        exec(compile(block, f"README block {number}", "exec"), namespace)
+        printed.append(capsys.readouterr().out.splitlines())
+    first, example, frame, alone = printed
+    assert "probability" in first[1]
+    assert float(example[-1]) > 0.7
+    assert float(frame[0]) < 1
+    assert frame[1] == "(2, 8)"
+    assert float(alone[0]) > 0.9
+    assert namespace["scores"].shape == (256, 2)
+
+
+@pytest.mark.parametrize(
+    ("module", "family"),
+    [
+        (layers, Layer),
+        (losses, Loss),
+        (optimizers, Optimizer),
+        (schedules, Schedule),
+        (initializers, Initializer),
+    ],
+)
+def test_its_lists_hold_all_there_is(module: ModuleType, family: type[Spec]) -> None:
+    """Bases need not be listed; they are what others derive from or what lives in layers.base."""
+    present = {name: kind for name, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, family)}
+    bases = {parent for kind in present.values() for parent in kind.__mro__[1:]}
+    wanted = {name for name, kind in present.items() if kind not in bases and kind.__module__ != "sparkdl.layers.base"}
+    table = README.split("## What there is")[1].split("\n\n")[1]
+    listed = set(re.findall(r"`(\w+)`", table))
+    assert wanted
+    assert wanted - listed == set()
+
+
+def test_its_lists_hold_nothing_else() -> None:
+    table = README.split("## What there is")[1].split("\n\n")[1]
+    modules = (layers, losses, optimizers, schedules, initializers)
+    listed = re.findall(r"`(\w+)`", table)
+    assert [name for name in listed if not any(hasattr(module, name) for module in modules)] == []
+    assert len(listed) == len(set(listed))
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_and_paths_lead_to_files(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    links += re.findall(r"`((?:sparkdl|tests|benchmarks|notebooks)/[\w/.]+)`", text)
+    assert [link for link in links if not (ROOT / link).exists()] == []
