@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -114,15 +113,19 @@ def fit(
         try:
             table = results.toArrow()
         except Exception as error:
-            failure = failure_in(str(error))
-            if failure is None:
+            message = failure_in(str(error))
+            if message is None:
                 raise
-            raise (ValueError if failure[0] == "ValueError" else RuntimeError)(failure[1]) from None
-    return _assembled(table, began)
+            raise RuntimeError(message) from None
+    return _assembled(table.to_pylist(), began)
 
 
-def _assembled(table: pa.Table, began: float) -> Fitted:
-    rows = sorted(table.to_pylist(), key=lambda row: (row["kind"], row["rank"], row["number"]))
+def _assembled(results: list[dict[str, Any]], began: float) -> Fitted:
+    rows = sorted(results, key=lambda row: (row["kind"], row["rank"], row["number"]))
+    failures = [json.loads(row["payload"]) for row in rows if row["kind"] == "failure"]
+    if failures:  # the first that is not the consequence of another
+        failure = min(failures, key=lambda failure: failure["secondary"])
+        raise (ValueError if failure["type"] == "ValueError" else RuntimeError)(failure["message"])
     done = [json.loads(row["payload"]) for row in rows if row["kind"] == "done"]
     data = b"".join(row["payload"] for row in rows if row["kind"] == "weights")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
@@ -141,7 +144,7 @@ def _assembled(table: pa.Table, began: float) -> Fitted:
     return Fitted(
         weights,
         [Epoch(**epoch) for epoch in first["history"]],
-        [{key: event[key] for key in ("rank", "host", "device", "rows")} for event in done],
+        [{"rank": rank} | {key: event[key] for key in ("host", "device", "rows")} for rank, event in enumerate(done)],
         {phase: float(seconds) for phase, seconds in timings.items()},
     )
 

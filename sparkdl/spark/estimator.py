@@ -201,10 +201,10 @@ class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
             value = self.getOrDefault(name)
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, received {value}.")
-        for name in ("stepSize", "tol"):
-            value = self.getOrDefault(name)
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be a finite number of at least 0, received {value}.")
+        if not 0 < self.getStepSize() < math.inf:
+            raise ValueError(f"stepSize must be a finite number above 0, received {self.getStepSize()}.")
+        if not 0 <= self.getTol() < math.inf:
+            raise ValueError(f"tol must be a finite number of at least 0, received {self.getTol()}.")
         return Training(
             network,
             loss=self.getLoss(),

@@ -109,13 +109,14 @@ def scored(features: Column, scoring: Scoring, weights: Callable[[], bytes], hea
 def _arrow_udf(
     predict: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], schema: StructType
 ) -> Callable[..., Column]:
+    """A UDF that Spark takes for random, lest a filter on its results run it twice: to filter, and to show."""
     if hasattr(F, "arrow_udf"):  # pyspark 4.1
 
         def over_arrow(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
             return predict(batches)
 
         over_arrow.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
-        return F.arrow_udf(over_arrow, schema)  # type: ignore[call-overload, no-any-return]
+        return F.arrow_udf(over_arrow, schema).asNondeterministic()  # type: ignore
 
     import pandas as pd
 
@@ -124,7 +125,7 @@ def _arrow_udf(
             yield pa.Table.from_struct_array(struct).to_pandas()
 
     over_pandas.__annotations__ = {"batches": Iterator[pd.Series], "return": Iterator[pd.DataFrame]}
-    return F.pandas_udf(over_pandas, schema)  # type: ignore[call-overload, no-any-return]
+    return F.pandas_udf(over_pandas, schema).asNondeterministic()  # type: ignore
 
 
 # On the worker.

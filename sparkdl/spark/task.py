@@ -26,6 +26,7 @@ import sparkdl
 from sparkdl.losses import Loss
 from sparkdl.spark import columns
 from sparkdl.spark.progress import Sender
+from sparkdl.training.alarm import Alarm
 from sparkdl.training.batches import Rows, ShardWriter
 from sparkdl.training.child import Child, WorkerError
 from sparkdl.training.trainer import Training
@@ -33,7 +34,6 @@ from sparkdl.training.worker import TRAINING, VALIDATION, WEIGHTS, Job
 
 CHUNK_BYTES = 4 << 20  # of a result row: Spark Connect's batches hold no more
 START_SECONDS = 300.0
-PATIENCE_SECONDS = 8.0  # a worker that failed because another did lets the other's message go first
 RESULT_SCHEMA = "rank int, kind string, number int, payload binary"
 
 
@@ -66,23 +66,24 @@ class TaskPlan:
 
 
 class TaskFailure(Exception):
-    """A failure in a form that survives its way through Spark: `failure_in` finds it in the driver's exception."""
+    """The death of a worker, for Spark to try the stage again; `failure_in` finds its message in Spark's exception."""
 
-    def __init__(self, type: str, message: str) -> None:
-        super().__init__(f"[sparkdl {type}] {message} [end]")
+    def __init__(self, message: str) -> None:
+        super().__init__(f"[sparkdl] {message} [end]")
 
 
-def failure_in(text: str) -> tuple[str, str] | None:
-    """(type, message) of the TaskFailure that an exception's text contains, if it does."""
-    found = re.search(r"\[sparkdl (\w+)\] (.*?) \[end\]", text, re.DOTALL)
-    return (found[1], found[2]) if found else None
+def failure_in(text: str) -> str | None:
+    """The message of the TaskFailure that an exception's text contains, if it does."""
+    found = re.search(r"\[sparkdl\] (.*?) \[end\]", text, re.DOTALL)
+    return found[1] if found else None
 
 
 def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.RecordBatch]:
     """The body of a task: rows come in, result rows (`RESULT_SCHEMA`) go out.
 
     Columns in: features (list or binary), label (double or list), key (int64), and perhaps weight (double) and
-    validation (boolean).
+    validation (boolean). Out come, by kind: "done" and, of rank 0, "weights"; or "failure", for what would fail again
+    however often Spark tried. Only a process that died is a failure to Spark, which then runs the stage again.
     """
     began = time.time()
     context = BarrierTaskContext.get()
@@ -95,36 +96,44 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             Child(directory / "log.txt", environment) as child,
             Sender(plan.progress if rank == 0 else None) as sender,
             _reserved_port(hosts[rank]) as reservation,
+            Alarm(hosts[rank]) as alarm,
         ):
             try:
-                rows = _read(batches, plan, directory)
+                rows, error = _read(batches, plan, directory)
                 read = time.time()
-                peers = _meet(context, rows, environment["JAX_PLATFORMS"], reservation.getsockname()[1])
+                own = {"rows": rows, "error": error, "port": reservation.getsockname()[1], "alarm": alarm.address}
+                peers = _meet(context, own, environment["JAX_PLATFORMS"])
+                alarm.watch(rank, peers[0]["alarm"], child.give_up)
                 done = _train(child, plan, directory, rank, hosts, peers, sender)
-            except WorkerError as error:
-                if error.secondary:
-                    shutil.rmtree(directory, ignore_errors=True)  # now: Spark may kill this process while it waits
-                    time.sleep(PATIENCE_SECONDS)
-                kind = "ValueError" if error.type == "ValueError" else "RuntimeError"
-                cause = f"{error.type}: " if error.type and kind == "RuntimeError" else ""
-                text = str(error) if kind == "ValueError" else f"Worker {rank} on {hosts[rank]}: {cause}{error}"
-                raise TaskFailure(kind, text) from None
+                alarm.done()
             except ValueError as error:
-                raise TaskFailure("ValueError", str(error)) from None
-        done |= {"rank": rank, "host": hosts[rank], "rows": rows[0], "began": began, "read": read, "ended": time.time()}
-        yield _result(rank, "done", 0, json.dumps(done).encode())
+                yield _failure(rank, "ValueError", str(error), secondary=False)
+                return
+            except WorkerError as error:
+                named = f"Worker {rank} on {hosts[rank]}: {f'{error.type}: ' if error.type else ''}{error}"
+                if not error.type and not error.secondary:
+                    raise TaskFailure(named) from None
+                yield _failure(rank, error.type, str(error) if error.type == "ValueError" else named, error.secondary)
+                return
+        times = {"began": began, "read": read, "ended": time.time()}
+        yield _result(rank, "done", 0, json.dumps(done | times | {"host": hosts[rank], "rows": rows[0]}).encode())
         if rank == 0:
             with (directory / WEIGHTS).open("rb") as stream:
-                number = 0
-                while chunk := stream.read(CHUNK_BYTES):
+                for number, chunk in enumerate(iter(lambda: stream.read(CHUNK_BYTES), b"")):
                     yield _result(rank, "weights", number, chunk)
-                    number += 1
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _read(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> tuple[int, int]:
-    """Write the task's rows to the two shards; how many there are in each."""
+def _read(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> tuple[tuple[int, int], str]:
+    """Write the task's rows to the two shards; how many there are in each, and what is wrong with them, if anything."""
+    try:
+        return _written(batches, plan, directory), ""
+    except ValueError as error:
+        return (0, 0), str(error)
+
+
+def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> tuple[int, int]:
     training = Training.from_json(plan.training)
     loss, shape, outputs = Loss.of(training.loss), training.network.input_shape, training.network.output_shape()
     assert shape is not None
@@ -150,11 +159,14 @@ def _read(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) ->
     return writers[0].rows, writers[1].rows
 
 
-def _meet(context: BarrierTaskContext, rows: tuple[int, int], platform: str, port: int) -> list[dict[str, Any]]:
-    """Tell every worker about this one; what each of them told, after checking that they fit together."""
+def _meet(context: BarrierTaskContext, own: dict[str, Any], platform: str) -> list[dict[str, Any]]:
+    """Tell every worker about this one; what each of them told. ValueError, in all alike, if they cannot train."""
     versions = {module.__name__: module.__version__ for module in (sparkdl, jax, jaxlib, optax)}
-    message = {"rows": rows[0], "validation": rows[1], "port": port, "platform": platform, "versions": versions}
-    peers = [json.loads(text) for text in context.allGather(json.dumps(message))]
+    message = json.dumps(own | {"platform": platform, "versions": versions})
+    peers = [json.loads(text) for text in context.allGather(message)]
+    for peer in peers:
+        if peer["error"]:
+            raise ValueError(peer["error"])
     for key in ("versions", "platform"):
         for rank, peer in enumerate(peers):
             if peer[key] != peers[0][key]:
@@ -162,8 +174,8 @@ def _meet(context: BarrierTaskContext, rows: tuple[int, int], platform: str, por
                     f"All workers must have the same {key}: worker 0 has {peers[0][key]}, "
                     f"worker {rank} has {peer[key]}; set the cluster's machines up alike."
                 )
-    if not any(peer["rows"] for peer in peers):
-        held_out = sum(peer["validation"] for peer in peers)
+    rows, held_out = (sum(peer["rows"][part] for peer in peers) for part in (0, 1))
+    if not rows:
         hint = f"all {held_out} are marked for validation" if held_out else "check the data and its filters"
         raise ValueError(f"There are no rows to train on; {hint}.")
     return peers
@@ -184,8 +196,8 @@ def _train(
         training=plan.training,
         directory=str(directory),
         rank=rank,
-        rows=[peer["rows"] for peer in peers],
-        validation_rows=[peer["validation"] for peer in peers],
+        rows=[peer["rows"][0] for peer in peers],
+        validation_rows=[peer["rows"][1] for peer in peers],
         coordinator=f"{host}:{peers[0]['port']}",
         start_seconds=START_SECONDS,
     )
@@ -231,6 +243,11 @@ def _local_directory() -> str | None:
     """A folder of Spark's on this machine's disk, if it says which; else Python's default."""
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return first if os.path.isdir(first) else None
+
+
+def _failure(rank: int, type: str, message: str, secondary: bool) -> pa.RecordBatch:
+    payload = {"type": type, "message": message, "secondary": secondary}
+    return _result(rank, "failure", 0, json.dumps(payload).encode())
 
 
 def _result(rank: int, kind: str, number: int, payload: bytes) -> pa.RecordBatch:

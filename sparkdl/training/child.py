@@ -43,7 +43,7 @@ class Child:
     Parameters
     ----------
     log : Path
-        File for what the process prints.
+        File for what the process prints; if this process dies, the other one removes the file's folder.
     environment : dict
         Variables to set for it: threads and visible devices must be known before JAX starts.
     """
@@ -52,7 +52,7 @@ class Child:
         self._log = log
         with log.open("wb") as stream:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "sparkdl.training.worker"],
+                [sys.executable, "-u", "-m", "sparkdl.training.worker", str(log.parent)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,
@@ -113,9 +113,15 @@ class Child:
                 raise self._death()
             if event["event"] == "error":
                 raise WorkerError(event["message"], event["type"], _is_secondary(event))
+            if event["event"] == "given up":
+                raise WorkerError("it was ended because another worker failed.", secondary=True)
             if event["event"] == "done":
                 return event
             on_event(event)
+
+    def give_up(self) -> None:
+        """Have `run` raise a secondary WorkerError; for another thread to call when another worker has failed."""
+        self._events.put({"event": "given up"})
 
     def close(self) -> None:
         """End the process if it runs still."""

@@ -1,8 +1,8 @@
 """The process that one worker of a fit runs in: join the others, train, write the weights, leave.
 
-Run as `python -m sparkdl.training.worker`. It reads one `Job` as a line of JSON on standard input and writes events as
-lines of JSON on standard output; whatever the libraries print goes to standard error. Standard input stays open for as
-long as the parent lives: its end, however the parent died, ends this process and removes its directory.
+Run as `python -m sparkdl.training.worker DIRECTORY`. It reads one `Job` as a line of JSON on standard input and writes
+events as lines of JSON on standard output; whatever the libraries print goes to standard error. Standard input stays
+open for as long as the parent lives: its end, however the parent died, ends this process and removes the directory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 HEARTBEAT_SECONDS = 2.0
 TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.npz"
@@ -124,6 +124,7 @@ def _by_process(devices: list[Any]) -> list[list[Any]]:
 
 def main() -> None:
     """Read the job, run it, and end without Python's farewell, which could wait for a peer that is gone."""
+    directory = sys.argv[1]
     events = Events(os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
     threading.Thread(target=_beat, args=(events,), daemon=True).start()
@@ -132,10 +133,9 @@ def main() -> None:
 
         line = sys.stdin.readline()
         if not line:
-            os._exit(1)
-        job = Job(**json.loads(line))
-        threading.Thread(target=_end_with_parent, args=(job.directory,), daemon=True).start()
-        run(job, events)
+            _end(directory)
+        threading.Thread(target=_end_with_parent, args=(directory,), daemon=True).start()
+        run(Job(**json.loads(line)), events)
     except BaseException as error:
         import traceback
 
@@ -154,6 +154,10 @@ def _beat(events: Events) -> None:
 
 def _end_with_parent(directory: str) -> None:
     sys.stdin.read()
+    _end(directory)
+
+
+def _end(directory: str) -> NoReturn:
     shutil.rmtree(directory, ignore_errors=True)
     os._exit(1)
 

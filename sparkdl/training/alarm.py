@@ -1,0 +1,121 @@
+"""The end of one worker ends the waiting of all: in an exchange they would wait for it for half a minute or for ever.
+
+Every worker's parent process holds a connection to that of rank 0. One byte on it says that the worker is done; its
+loss without that byte, or any other byte, that it failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+ADMITTED, DONE, FAILED = b"a", b"d", b"f"
+CONNECT_SECONDS = 60.0
+
+
+class Alarm:
+    """One worker's end of it; a context manager, which tells the others of a failure if it is left before `done`.
+
+    Parameters
+    ----------
+    host : str
+        This machine's address as the other workers see it.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._server = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._token = secrets.token_hex(16)
+        self._peers: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._last = FAILED
+        self.address: dict[str, Any] = {"host": host, "port": self._server.getsockname()[1], "token": self._token}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)  # wakes accept
+        self._server.close()
+        self._tell(self._last)
+        with self._lock:
+            for peer in self._peers:
+                with contextlib.suppress(OSError):
+                    peer.shutdown(socket.SHUT_RDWR)  # wakes recv
+                peer.close()
+
+    def watch(self, rank: int, center: dict[str, Any], ring: Callable[[], None]) -> None:
+        """Begin to watch.
+
+        Parameters
+        ----------
+        rank : int
+            This worker's.
+        center : dict
+            The `address` of rank 0's alarm.
+        ring : callable
+            Called in a thread when another worker fails; perhaps several times.
+
+        Raises
+        ------
+        OSError
+            Rank 0 cannot be reached.
+        """
+        if rank == 0:
+            threading.Thread(target=self._accept, args=(ring,), daemon=True).start()
+            return
+        peer = socket.create_connection((center["host"], center["port"]), CONNECT_SECONDS)
+        peer.sendall(center["token"].encode())
+        if peer.recv(1) != ADMITTED:
+            raise OSError(f"The alarm at {center['host']}:{center['port']} does not answer.")
+        peer.settimeout(None)
+        self._peers.append(peer)
+        threading.Thread(target=self._listen, args=(peer, ring), daemon=True).start()
+
+    def done(self) -> None:
+        """This worker has done its part: its leaving means no harm."""
+        self._last = DONE
+
+    def _accept(self, ring: Callable[[], None]) -> None:
+        while True:
+            try:
+                peer, _ = self._server.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._admit, args=(peer, ring), daemon=True).start()
+
+    def _admit(self, peer: socket.socket, ring: Callable[[], None]) -> None:
+        peer.settimeout(CONNECT_SECONDS)
+        with contextlib.suppress(OSError):
+            token = peer.recv(len(self._token), socket.MSG_WAITALL)
+            if hmac.compare_digest(token, self._token.encode()):
+                peer.settimeout(None)
+                with self._lock:
+                    self._peers.append(peer)
+                peer.sendall(ADMITTED)
+                self._listen(peer, ring)
+                return
+        peer.close()
+
+    def _listen(self, peer: socket.socket, ring: Callable[[], None]) -> None:
+        try:
+            heard = peer.recv(1)
+        except OSError:
+            heard = b""
+        if heard != DONE:
+            self._tell(FAILED)  # rank 0 passes it on
+            ring()
+
+    def _tell(self, byte: bytes) -> None:
+        with self._lock:
+            for peer in self._peers:
+                with contextlib.suppress(OSError):
+                    peer.sendall(byte)

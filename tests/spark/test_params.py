@@ -1,0 +1,157 @@
+"""The stages as Spark ML's: Params that explain, copy and refuse, and estimators that validators can tune."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.tuning import CrossValidatorModel, ParamGridBuilder, TrainValidationSplit
+from pyspark.sql import DataFrame
+from spark_cases import NETWORK, a_model
+
+from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers
+from sparkdl.losses import Loss
+from sparkdl.optimizers import Optimizer
+from sparkdl.specs import Spec
+from sparkdl.training import AllReduce
+
+ESTIMATORS = [DeepEstimator, DeepClassifier, DeepRegressor]
+VALUES: dict[str, Any] = {
+    "network": NETWORK,
+    "loss": losses.SquaredHinge(),
+    "optimizer": optimizers.Adam(),
+    "exchange": AllReduce(),
+    "featuresCol": "a",
+    "labelCol": "b",
+    "predictionCol": "c",
+    "probabilityCol": "d",
+    "rawPredictionCol": "e",
+    "weightCol": "f",
+    "validationIndicatorCol": "g",
+    "thresholds": [0.5, 0.25],
+    "maxIter": 3,
+    "batchSize": 4,
+    "numWorkers": 5,
+    "seed": 6,
+    "stepSize": 0.7,
+    "tol": 0.8,
+    "computeDtype": "float64",
+    "deviceType": "cpu",
+    "progress": "off",
+}
+
+
+@pytest.fixture(autouse=True)
+def _session(spark: Any) -> None:
+    """pyspark builds stages of a running session only."""
+
+
+def capital(name: str) -> str:
+    return name[0].upper() + name[1:]
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_every_param_has_setter_getter_keyword_and_json(kind: Any) -> None:
+    estimator, names = kind(), [param.name for param in kind().params]
+    for name in names:
+        assert getattr(estimator, f"set{capital(name)}")(VALUES[name]) is estimator
+        assert getattr(estimator, f"get{capital(name)}")() == VALUES[name]
+    given = kind(**{name: VALUES[name] for name in names})
+    assert {param.name: value for param, value in given._paramMap.items()} == {
+        param.name: value for param, value in estimator._paramMap.items()
+    }
+    for value in given._paramMap.values():
+        assert json.loads(json.dumps(value)) == value
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_every_param_is_explained_with_its_default(kind: Any) -> None:
+    estimator = kind()
+    lines = dict(line.split(": ", 1) for line in estimator.explainParams().splitlines())
+    assert lines.keys() == {param.name for param in estimator.params}
+    for param in estimator.params:
+        assert lines[param.name].startswith(param.doc)
+        assert len(param.doc.split()) > 1
+        if estimator.hasDefault(param):
+            assert f"default: {estimator.getOrDefault(param)}" in lines[param.name]
+        else:
+            assert "undefined" in lines[param.name]
+
+
+@pytest.mark.parametrize("family, param", [(Optimizer, "optimizer"), (Loss, "loss")])
+def test_a_spec_is_given_as_object_name_or_json(family: type[Spec], param: str) -> None:
+    kinds = [kind for kind in Spec._registry.values() if issubclass(kind, family) and not kind.__subclasses__()]
+    assert len(kinds) > 8
+    for spec in (kind() for kind in kinds if kind.__module__.startswith("sparkdl.")):
+        ways = [spec, type(spec).__name__, spec.to_json(), json.dumps(spec.to_json())]
+        for way in ways:
+            assert getattr(DeepEstimator(**{param: way}), f"get{capital(param)}")() == spec
+
+
+@pytest.mark.parametrize(
+    "params, sentence",
+    [
+        ({"batchsize": 3}, "DeepClassifier has no Param 'batchsize'; did you mean batchSize?"),
+        ({"xyzzy": 3}, "DeepClassifier has no Param 'xyzzy'; explainParams"),
+        ({"maxIter": 2.5}, 'Invalid param value given for param "maxIter"'),
+        ({"stepSize": "fast"}, 'Invalid param value given for param "stepSize"'),
+        ({"labelCol": 3}, 'Invalid param value given for param "labelCol"'),
+        ({"optimizer": "sdg"}, 'param "optimizer".*Optimizer is expected, received .sdg.; choose one of'),
+        ({"loss": NETWORK}, 'param "loss".*Loss is expected'),
+        ({"network": {"type": "Dense", "units": 2}}, 'param "network".*Dense is another kind of spec than Network'),
+        ({"computeDtype": "float16"}, "computeDtype must be one of float32, float64, received 'float16'"),
+        ({"deviceType": "tpu"}, "deviceType must be one of auto, cpu, gpu, received 'tpu'"),
+        ({"progress": True}, "progress must be one of auto, on, off, received True"),
+    ],
+)
+def test_a_wrong_param_is_a_type_error_that_names_it(params: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(TypeError, match=sentence):
+        DeepClassifier(**params)
+    with pytest.raises(TypeError, match=sentence):
+        DeepClassifier().setParams(**params)
+
+
+def test_a_copy_is_independent() -> None:
+    estimator = DeepClassifier(network=NETWORK, maxIter=2)
+    copy = estimator.copy({estimator.maxIter: 7})
+    assert (copy.getMaxIter(), copy.uid, copy.getNetwork()) == (7, estimator.uid, NETWORK)
+    assert estimator.getMaxIter() == 2
+    copy.setSeed(9)
+    assert estimator.getSeed() == 0
+
+
+def test_a_copied_model_keeps_its_weights_and_changes_alone() -> None:
+    model = a_model()
+    copy = model.copy({model.predictionCol: "guess"})
+    assert copy.weights is model.weights
+    assert (copy.getPredictionCol(), model.getPredictionCol()) == ("guess", "prediction")
+
+
+def test_fit_takes_params_for_this_once_and_the_model_keeps_them(rows: DataFrame) -> None:
+    estimator = DeepClassifier(network=NETWORK, maxIter=0, weightCol="weight")
+    weighted = rows.selectExpr("*", "1 as weight")
+    models = estimator.fit(weighted, [{estimator.seed: 1}, {estimator.seed: 2, estimator.predictionCol: "guess"}])
+    assert [model.getSeed() for model in models] == [1, 2]
+    assert [model.getPredictionCol() for model in models] == ["prediction", "guess"]
+    assert [model.uid for model in models] == [estimator.uid] * 2
+    assert [model.getWeightCol() for model in models] == ["weight"] * 2
+    assert not estimator.isSet("seed")
+    assert estimator.getPredictionCol() == "prediction"
+
+
+def test_cross_validation_picks_the_network_that_learns(cross_validated: CrossValidatorModel) -> None:
+    assert cross_validated.bestModel.getNetwork() == NETWORK
+    frozen, learning = cross_validated.avgMetrics
+    assert frozen < learning
+
+
+def test_a_train_validation_split_tunes_the_step_size(rows: DataFrame) -> None:
+    estimator = DeepClassifier(network=NETWORK, optimizer="adam", maxIter=60, batchSize=24)
+    grid = ParamGridBuilder().addGrid(estimator.stepSize, [1e-6, 0.05]).build()
+    evaluator = MulticlassClassificationEvaluator(metricName="logLoss")
+    split = TrainValidationSplit(estimator=estimator, estimatorParamMaps=grid, evaluator=evaluator, seed=1)
+    model = split.fit(rows)
+    assert model.bestModel.getStepSize() == 0.05
+    assert model.validationMetrics[1] < model.validationMetrics[0]

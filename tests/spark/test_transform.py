@@ -1,0 +1,171 @@
+"""What models add to a DataFrame, against the same forward pass in NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.errors import PythonException
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from spark_cases import FEATURES, LABELS, NETWORK, Array, a_model, arrays, outputs, softmax, table
+
+from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
+from sparkdl.layers import Dense, Rescale
+
+ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
+
+
+def linear(model: Any) -> Array:
+    """The outputs of ONE and THREE by NumPy."""
+    weights = arrays(model)
+    return FEATURES / 255 @ weights["dense_1/kernel"].astype(float) + weights["dense_1/bias"]
+
+
+def collected(scored: DataFrame, *columns: str) -> list[Array]:
+    """The columns' values in the order of ids."""
+    found = scored.orderBy("id").select(*columns).collect()
+    return [np.array([row[column] for row in found]) for column in columns]
+
+
+def assert_near(actual: Array, expected: Array, tolerance: float = 1e-5) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float32", 1e-5), ("float64", 1e-12)])
+def test_scores_are_those_of_numpy_in_partitions_of_any_size(spark: SparkSession, dtype: str, tolerance: float) -> None:
+    model = a_model(computeDtype=dtype)
+    expected = outputs(arrays(model), FEATURES)
+    for first, last in [(0, 0), (0, 1), (1, 9), (9, 18)]:  # of 0, 1, batchSize and batchSize + 1 rows
+        part = spark.createDataFrame(table().slice(first, last - first)).coalesce(1)
+        raw, probability, prediction = collected(model.transform(part), "rawPrediction", "probability", "prediction")
+        assert len(raw) == last - first
+        assert_near(raw.reshape(-1, 2), expected[first:last], tolerance)
+        assert_near(probability.reshape(-1, 2), softmax(expected)[first:last], tolerance)
+        assert prediction.tolist() == expected.argmax(axis=1)[first:last].tolist()
+
+
+def test_columns_are_kept_in_their_order_and_results_follow(rows: DataFrame) -> None:
+    moved = rows.select("id", "label", "features")
+    scored = a_model().transform(moved)
+    assert scored.schema[:3] == moved.schema[:3]
+    assert [(field.name, field.dataType.simpleString()) for field in scored.schema[3:]] == [
+        ("rawPrediction", "vector"),
+        ("probability", "vector"),
+        ("prediction", "double"),
+    ]
+    assert sorted(scored.select(moved.columns).collect()) == sorted(moved.collect())
+
+
+def test_an_output_column_without_a_name_is_left_out(rows: DataFrame) -> None:
+    model = a_model(rawPredictionCol="", probabilityCol="chances")
+    assert model.transform(rows).columns == [*rows.columns, "chances", "prediction"]
+    nothing = model.setParams(probabilityCol="", predictionCol="")
+    assert nothing.transform(rows).columns == rows.columns
+
+
+def test_an_output_column_that_exists_is_refused(rows: DataFrame) -> None:
+    with pytest.raises(ValueError, match="Output column 'label' exists already; drop it or name another."):
+        a_model(predictionCol="label").transform(rows)
+
+
+def test_rows_that_do_not_fit_are_named(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([([1.0, 2.0],)], ["features"])
+    sentence = r"featuresCol 'features' must hold 4 values a row to fill the network's input_shape \(4,\)"
+    with pytest.raises(PythonException, match=sentence):
+        a_model().transform(rows).collect()
+
+
+@pytest.mark.parametrize("thresholds", [[0.9, 0.1], [0.1, 0.9], [0.0, 1.0]])
+def test_thresholds_divide_the_probabilities(rows: DataFrame, thresholds: list[float]) -> None:
+    model = a_model(thresholds=thresholds)
+    (prediction,) = collected(model.transform(rows), "prediction")
+    with np.errstate(divide="ignore"):
+        scaled = softmax(outputs(arrays(model), FEATURES)) / thresholds
+    assert prediction.tolist() == scaled.argmax(axis=1).tolist()
+
+
+def test_one_output_tells_two_classes(rows: DataFrame) -> None:
+    model = a_model(network=ONE, loss="sigmoid_cross_entropy")
+    raw, probability, prediction = collected(model.transform(rows), "rawPrediction", "probability", "prediction")
+    (score,) = linear(model).T
+    chance = 1 / (1 + np.exp(-score))
+    assert_near(raw, np.stack([-score, score], axis=1))
+    assert_near(probability, np.stack([1 - chance, chance], axis=1))
+    assert prediction.tolist() == (score > 0).tolist()
+    assert model.numClasses == 2
+
+
+def test_a_loss_of_margins_gives_no_probabilities(rows: DataFrame) -> None:
+    model = a_model(network=THREE, loss="hinge")
+    scored = model.transform(rows)
+    assert scored.columns == [*rows.columns, "rawPrediction", "prediction"]
+    raw, prediction = collected(scored, "rawPrediction", "prediction")
+    assert_near(raw, linear(model))
+    assert prediction.tolist() == linear(model).argmax(axis=1).tolist()
+    assert model.numClasses == 3
+
+
+@pytest.mark.parametrize(
+    "kind, network, loss, meant",
+    [
+        (DeepRegressionModel, ONE, "squared_error", lambda outputs: outputs[:, 0]),
+        (DeepRegressionModel, THREE, "huber", lambda outputs: outputs),
+        (DeepRegressionModel, ONE, "poisson", lambda outputs: np.exp(outputs[:, 0])),
+        (DeepModel, ONE, "squared_error", lambda outputs: outputs[:, 0]),
+        (DeepModel, THREE, "softmax_cross_entropy", lambda outputs: outputs),
+    ],
+)
+def test_predictions_are_on_the_scale_of_the_label_and_a_deep_model_gives_the_outputs(
+    rows: DataFrame, kind: Any, network: Network, loss: str, meant: Any
+) -> None:
+    model = a_model(kind, network, loss=loss)
+    scored = model.transform(rows)
+    assert scored.columns == [*rows.columns, "prediction"]
+    assert dict(scored.dtypes)["prediction"] == ("double" if network is ONE else "vector")
+    assert_near(*collected(scored, "prediction"), meant(linear(model)))
+
+
+def test_every_column_comes_from_one_pass(rows: DataFrame) -> None:
+    scored = a_model().transform(rows)
+    for frame in (scored, scored.where("prediction = 1").select("id", "probability", "rawPrediction")):
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert plan.count("ArrowEvalPython") == 1
+        assert "BatchEvalPython" not in plan
+
+
+def test_vectors_from_parquet_are_fitted_and_scored_again_and_again(
+    spark: SparkSession, rows: DataFrame, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "rows")
+    rows.withColumn("features", array_to_vector("features")).coalesce(1).write.parquet(path)
+    stored = spark.read.parquet(path)
+    estimator = DeepClassifier(network=NETWORK, maxIter=1)
+    model = estimator.fit(stored)
+    (raw,) = collected(model.transform(stored), "rawPrediction")
+    assert_near(raw, outputs(arrays(model), FEATURES))
+    again = estimator.setMaxIter(2).fit(model.transform(stored).drop("rawPrediction", "probability", "prediction"))
+    (raw,) = collected(again.transform(stored), "rawPrediction")
+    assert_near(raw, outputs(arrays(again), FEATURES))
+    (raw,) = collected(model.transform(stored), "rawPrediction")
+    assert_near(raw, outputs(arrays(model), FEATURES))
+
+
+def test_one_row_is_predicted_without_a_data_frame(spark: SparkSession) -> None:
+    model = a_model(featuresCol="pixels")
+    row = Vectors.dense(FEATURES[0].tolist())
+    expected = outputs(arrays(model), FEATURES[:1])
+    assert_near(model.predictRaw(row), expected[0])
+    assert_near(model.predictProbability(row), softmax(expected)[0])
+    assert model.predict(row) == expected.argmax()
+    assert model.numFeatures == 4
+
+
+def test_a_column_name_may_hold_a_dot(rows: DataFrame) -> None:
+    renamed = rows.withColumn("pixel.values", F.col("features")).drop("features")
+    (prediction,) = collected(a_model(featuresCol="pixel.values").transform(renamed), "prediction")
+    assert prediction.shape == LABELS.shape

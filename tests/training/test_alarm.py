@@ -1,0 +1,69 @@
+"""One worker's failure reaches all of them at once; a worker that is done alarms nobody."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from sparkdl.training.alarm import Alarm
+
+WORLD = 3
+
+
+@pytest.fixture
+def alarms() -> list[Alarm]:
+    return [Alarm("127.0.0.1") for _ in range(WORLD)]
+
+
+def watched(alarms: list[Alarm]) -> list[threading.Event]:
+    rung = [threading.Event() for _ in alarms]
+    for rank, alarm in enumerate(alarms):
+        alarm.watch(rank, alarms[0].address, rung[rank].set)
+    return rung
+
+
+@pytest.mark.parametrize("failed", range(WORLD))
+def test_the_failure_of_any_worker_rings_at_every_other(alarms: list[Alarm], failed: int) -> None:
+    with ExitStack() as others:
+        rung = watched(alarms)
+        for rank, alarm in enumerate(alarms):
+            if rank != failed:
+                others.enter_context(alarm)
+        alarms[failed].__exit__(None, None, None)
+        for rank in set(range(WORLD)) - {failed}:
+            assert rung[rank].wait(5)
+
+
+def test_workers_that_are_done_alarm_nobody(alarms: list[Alarm]) -> None:
+    rung = watched(alarms)
+    listening = [thread for thread in threading.enumerate() if thread.name.endswith("(_listen)")]
+    for alarm in (alarms[1], alarms[0], alarms[2]):
+        alarm.done()
+        alarm.__exit__(None, None, None)
+    for thread in listening:
+        thread.join(5)
+        assert not thread.is_alive()
+    assert not any(event.is_set() for event in rung)
+
+
+def test_a_stranger_is_not_heard(alarms: list[Alarm]) -> None:
+    with ExitStack() as all_of_them:
+        rung = watched([all_of_them.enter_context(alarm) for alarm in alarms])
+        address = alarms[0].address
+        with socket.create_connection((address["host"], address["port"]), 5) as stranger:
+            stranger.sendall(b"x" * len(address["token"]))
+            assert stranger.recv(1) == b""
+        assert not any(event.is_set() for event in rung)
+        for alarm in alarms:
+            alarm.done()
+
+
+def test_an_unreachable_center_is_an_error(alarms: list[Alarm]) -> None:
+    with alarms[0]:
+        pass
+    with alarms[1], pytest.raises(OSError):
+        alarms[1].watch(1, alarms[0].address, lambda: None)
+    alarms[2].__exit__(None, None, None)

@@ -1,0 +1,190 @@
+"""Batches hold every row once an epoch whatever the shares, and a shard on disk gives what was written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparkdl.training.batches import Plan, Rows, Shard, ShardWriter, batches, epoch_order, open_shard, prefetched
+
+RANDOM = np.random.default_rng(5)
+SHARES = [(1,), (128,), (129,), (7, 0, 1), (1, 1000), (0, 0, 3), (1,) * 8]
+SHARES += [tuple(int(share) for share in RANDOM.integers(0, 300, RANDOM.integers(1, 6))) + (1,) for _ in range(40)]
+PLANS = [Plan(shares, batch_size) for shares in SHARES for batch_size in (1, 7, 128)]
+
+
+def numbered(count: int) -> Shard:
+    """Rows whose features and label are their number, from 1."""
+    numbers = np.arange(1, count + 1)
+    return Shard.from_arrays(np.stack([numbers, -numbers], axis=1), numbers)
+
+
+@pytest.mark.parametrize("plan", PLANS[::4], ids=str)
+def test_every_row_comes_once_an_epoch_and_padding_weighs_nothing(plan: Plan) -> None:
+    for worker, share in enumerate(plan.shares):
+        epoch = list(batches(numbered(share), plan, worker, epoch_order(share, 3, 1, worker)))
+        assert len(epoch) == plan.steps
+        seen: list[int] = []
+        for features, labels, weights in epoch:
+            real = weights > 0
+            assert len(features) == len(labels) == len(weights) == plan.rows
+            assert set(weights) <= {0.0, 1.0}
+            assert not features[~real].any() and not labels[~real].any()
+            np.testing.assert_array_equal(features, np.stack([labels, -labels], axis=1))
+            seen += labels[real].tolist()
+        assert sorted(seen) == list(range(1, share + 1))
+
+
+def test_every_step_takes_its_even_part_of_all_rows_and_of_each_worker() -> None:
+    for plan in PLANS:
+        workers, steps = range(len(plan.shares)), range(plan.steps)
+        taken = np.array([[np.subtract(*plan.bounds(worker, step)[::-1]) for step in steps] for worker in workers])
+        assert tuple(taken.sum(axis=1)) == plan.shares
+        assert (np.ptp(taken, axis=1) <= 1).all()
+        assert np.ptp(taken.sum(axis=0)) <= 1
+        assert 0 < taken.sum(axis=0).min() <= taken.sum(axis=0).max() <= plan.batch_size
+        assert taken.max() == plan.rows
+
+
+def test_the_order_is_a_permutation_of_seed_epoch_and_worker() -> None:
+    orders = [epoch_order(50, *numbers) for numbers in ((7, 0, 0), (8, 0, 0), (7, 1, 0), (7, 0, 1))]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), np.arange(50))
+    assert len({tuple(order) for order in orders}) == 4
+    np.testing.assert_array_equal(epoch_order(50, 7, 0, 0), orders[0])
+
+
+def test_an_order_is_kept() -> None:
+    order = np.array([4, 0, 3, 1, 2])
+    taken = np.concatenate([rows.labels for rows in batches(numbered(5), Plan((5,), 1), 0, order)])
+    np.testing.assert_array_equal(taken, order + 1)
+
+
+# Prefetching
+
+
+def prefetching() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "sparkdl-prefetch"]
+
+
+def test_prefetched_items_come_in_order_and_the_thread_ends() -> None:
+    assert list(prefetched(iter(range(100)))) == list(range(100))
+    assert prefetching() == []
+
+
+def test_an_error_of_the_source_reaches_the_consumer_after_the_items_before_it() -> None:
+    def source() -> Iterator[int]:
+        yield 1
+        raise OSError("the disk is gone")
+
+    items = prefetched(source())
+    assert next(items) == 1
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(items)
+    assert prefetching() == []
+
+
+def test_closing_early_ends_the_thread() -> None:
+    with closing(prefetched(iter(range(10**9)))) as items:
+        assert next(items) == 0
+        assert len(prefetching()) == 1
+    assert prefetching() == []
+
+
+@pytest.mark.parametrize("ahead", [1, 3])
+def test_a_slow_consumer_is_never_outrun_by_more_than_asked(ahead: int) -> None:
+    made = threading.Semaphore(0)
+
+    def source() -> Iterator[int]:
+        for number in range(50):
+            made.release()
+            yield number
+
+    with closing(prefetched(source(), ahead)) as items:
+        for _ in range(5):
+            next(items)
+        for _ in range(5 + ahead + 1):  # those taken, those waiting, and the one that finds no place
+            assert made.acquire(timeout=10)
+        assert not made.acquire(timeout=0.3)
+
+
+# Shards
+
+
+@pytest.mark.parametrize("features", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize(("label_dtype", "label_shape"), [("int32", ()), ("float64", (3,)), ("float64", (1,))])
+@pytest.mark.parametrize("sizes", [(), (1,), (4, 0, 3, 5)], ids=str)
+def test_a_shard_on_disk_gives_what_was_written_in_the_order_of_keys(
+    features: str, label_dtype: str, label_shape: tuple[int, ...], sizes: tuple[int, ...], tmp_path: Path
+) -> None:
+    count = sum(sizes)
+    rows = Rows(
+        RANDOM.integers(0, 256, (count, 2, 3, 1)).astype(features),
+        RANDOM.integers(0, 9, (count, *label_shape)).astype(label_dtype),
+        RANDOM.random(count),
+    )
+    keys = RANDOM.permutation(count) * 10**15
+    writer = ShardWriter(tmp_path / "shard.arrow", Rows(*(part[:0] for part in rows)))
+    for part in np.split(np.arange(count), np.cumsum(sizes)[:-1]) if sizes else []:
+        writer.append(Rows(*(array[part] for array in rows)), keys[part])
+    writer.close()
+    shard = open_shard(tmp_path / "shard.arrow")
+    assert writer.rows == len(shard) == count
+    every = shard.take(np.arange(count), count)
+    for got, written in zip(every, rows, strict=True):
+        assert got.dtype == written.dtype
+        np.testing.assert_array_equal(got, written[np.argsort(keys)])
+
+
+def test_arrival_order_does_not_matter(tmp_path: Path) -> None:
+    labels, keys = np.arange(9), np.array([5, 3, 8, 1, 0, 7, 2, 6, 4])
+    taken = []
+    for name, arrival in (("one", np.arange(9)), ("other", np.arange(9)[::-1])):
+        writer = ShardWriter(tmp_path / name, Rows(np.zeros((0, 1)), labels[:0], np.zeros(0)))
+        for chunk in np.split(arrival, 3):
+            writer.append(Rows(np.zeros((3, 1)), labels[chunk], np.ones(3)), keys[chunk])
+        writer.close()
+        taken.append(open_shard(tmp_path / name).take(np.array([0, 8, 4, 4, 1]), 6).labels)
+    np.testing.assert_array_equal(taken, [[4, 2, 8, 8, 3, 0]] * 2)
+
+
+def test_an_open_shard_is_a_view_of_the_file(tmp_path: Path) -> None:
+    writer = ShardWriter(tmp_path / "shard", Rows(np.zeros((0, 4), "uint8"), np.zeros(0, "int32"), np.zeros(0)))
+    for first in (0, 8):
+        writer.append(
+            Rows(np.full((8, 4), first, "uint8"), np.arange(8, dtype="int32"), np.ones(8)), np.arange(8) + first
+        )
+    writer.close()
+    for chunk in open_shard(tmp_path / "shard").chunks:
+        for part in chunk:
+            assert not part.flags.owndata and not part.flags.writeable
+
+
+def test_chunks_are_one_shard() -> None:
+    chunks = [numbered(size).chunks[0] for size in (3, 0, 4)]
+    shard = Shard(chunks)
+    assert len(shard) == 7
+    rows = shard.take(np.array([6, 0, 2, 3]), 5)
+    np.testing.assert_array_equal(rows.labels, [4, 1, 3, 1, 0])
+    np.testing.assert_array_equal(rows.weights, [1, 1, 1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "weights", "message"),
+    [
+        ([1, 2], None, "must have one entry a row, received 3, 2 and 3"),
+        ([1, 2, 3], [1, 1], "must have one entry a row, received 3, 3 and 2"),
+        ([1, 2, 3], [1, -0.1, 1], "weights must be finite and at least 0"),
+        ([1, 2, 3], [1, np.nan, 1], "weights must be finite and at least 0"),
+        ([1, 2, 3], [1, np.inf, 1], "weights must be finite and at least 0"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(labels: Any, weights: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Shard.from_arrays(np.zeros((3, 2)), labels, weights)

@@ -1,0 +1,254 @@
+"""`training.fit` learns, tells what it did and refuses what does not fit; nothing needs Spark or wakes JAX early."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparkdl import Network, training
+from sparkdl.layers import Dense, Dropout, Flatten, Rescale, Tanh
+from sparkdl.network import named_arrays
+from sparkdl.training import Result, Training, trainer
+
+RANDOM = np.random.default_rng(23)
+X, LABELS, WEIGHTS = RANDOM.normal(size=(50, 2)), RANDOM.integers(0, 3, 50), RANDOM.uniform(0, 2, 50)
+NETWORK = Network([Dense(4, l2=0.3), Tanh(), Dense(3, l1=0.2)], input_shape=(2,))
+LINEAR = Network([Dense(3)], input_shape=(2,))
+
+
+def assert_same_weights(one: Result, other: Result, tolerance: float = 0.0) -> None:
+    for (name, array), (_, expected) in zip(named_arrays(one.weights), named_arrays(other.weights), strict=True):
+        np.testing.assert_allclose(array, expected, rtol=0, atol=tolerance, err_msg=name)
+
+
+# What it learns
+
+
+def test_a_disk_is_told_from_the_ring_around_it() -> None:
+    """No linear score is right on more than about two thirds of these points."""
+    points = RANDOM.uniform(-1, 1, size=(600, 2)).astype("float32")
+    inside = (points**2).sum(axis=1) < 2 / np.pi
+    network = Network([Dense(16), Tanh(), Dense(2)], input_shape=(2,))
+    options = {"optimizer": "adam", "step_size": 0.03, "batch_size": 32, "epochs": 30}
+    result = training.fit(network, (points[:400], inside[:400]), validation=(points[400:], inside[400:]), **options)
+    assert result.history[-1].metric > 0.95
+    assert result.history[-1].validation_metric > 0.93
+    assert result.history[0].loss > 4 * result.history[-1].loss
+
+
+def test_a_linear_network_finds_the_least_squares_solution() -> None:
+    """Of several outputs, to the last digits, though the labels are noisy."""
+    labels = X @ [[1, -2, 0.5], [0, 3, 1]] + [1, 2, 3] + RANDOM.normal(size=(50, 3))
+    options = {"loss": "squared_error", "step_size": 0.2, "batch_size": 50, "epochs": 200, "dtype": "float64"}
+    weights = training.fit(LINEAR, (X, labels), **options).weights["dense_0"]
+    solution = np.linalg.lstsq(np.column_stack([X, np.ones(50)]), labels, rcond=None)[0]
+    np.testing.assert_allclose(np.vstack([weights["kernel"], weights["bias"]]), solution, rtol=1e-9)
+
+
+@pytest.mark.parametrize("devices", [2, 3])
+def test_devices_share_every_batch_and_change_nothing(devices: int) -> None:
+    options = {"batch_size": 50, "epochs": 3, "step_size": 0.1, "dtype": "float64"}
+    data = (X, LABELS, WEIGHTS)
+    one, many = (training.fit(NETWORK, data, validation=data, devices=count, **options) for count in (1, devices))
+    assert_same_weights(one, many, 1e-13)
+    for first, second in zip(one.history, many.history, strict=True):
+        assert first[:5] == pytest.approx(second[:5], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [LABELS.astype(dtype) for dtype in ("uint8", "int32", "float32", "float64")] + [np.eye(3)[LABELS], LABELS.tolist()],
+    ids=["uint8", "int32", "float32", "float64", "one-hot", "list"],
+)
+def test_classes_may_come_as_any_numbers_or_one_hot(labels: Any) -> None:
+    assert_same_weights(
+        training.fit(NETWORK, (X, labels), epochs=2), training.fit(NETWORK, (X, LABELS), epochs=2), 1e-6
+    )
+
+
+def test_images_of_bytes_train_as_the_numbers_they_are() -> None:
+    images = RANDOM.integers(0, 256, size=(50, 4, 4, 1)).astype("uint8")
+    network = Network([Rescale(1 / 255), Flatten(), Dense(3)], input_shape=(4, 4, 1))
+    results = [training.fit(network, (images.astype(dtype), LABELS), epochs=2) for dtype in ("uint8", "float64")]
+    assert_same_weights(*results)
+
+
+# What it tells
+
+
+def scores(weights: Any) -> np.ndarray:
+    return (
+        np.tanh(X @ weights["dense_0"]["kernel"] + weights["dense_0"]["bias"]) @ weights["dense_2"]["kernel"]
+        + (weights["dense_2"]["bias"])
+    )
+
+
+def loss_and_accuracy(weights: Any, rows: slice) -> tuple[float, float]:
+    """The weighted mean cross-entropy of some rows with the penalties, and their accuracy."""
+    outputs, labels = scores(weights)[rows], LABELS[rows]
+    losses = np.log(np.exp(outputs).sum(axis=1)) - outputs[np.arange(len(labels)), labels]
+    penalty = 0.3 / 2 * (weights["dense_0"]["kernel"] ** 2).sum() + 0.2 * np.abs(weights["dense_2"]["kernel"]).sum()
+    right = outputs.argmax(axis=1) == labels
+    return np.average(losses, weights=WEIGHTS[rows]) + penalty, np.average(right, weights=WEIGHTS[rows])
+
+
+def test_history_holds_the_objective_and_the_metric_of_every_row() -> None:
+    """A step too small to change the weights makes the figures those of the initial weights."""
+    learned, held_out = ((X[rows], LABELS[rows], WEIGHTS[rows]) for rows in (slice(31), slice(31, 50)))
+    options = {"step_size": 1e-30, "epochs": 2, "batch_size": 8, "dtype": "float64", "seed": 4}
+    result = training.fit(NETWORK, learned, validation=held_out, **options)
+    expected = loss_and_accuracy(result.weights, slice(31)) + loss_and_accuracy(result.weights, slice(31, 50))
+    for epoch in result.history:
+        assert epoch[:4] == pytest.approx(expected, rel=1e-12)
+        assert epoch.rows == 31
+        assert epoch.seconds > 0 and epoch.validation_seconds > 0
+    assert result.compile_seconds > 0
+
+
+def test_validation_is_of_the_weights_after_the_epoch_and_changes_none() -> None:
+    network = replace(NETWORK, layers=[NETWORK.layers[0], Tanh(), NETWORK.layers[2], Dropout(0.5)])
+    options = {"step_size": 0.1, "epochs": 1, "batch_size": 8, "dtype": "float64"}
+    result = training.fit(network, (X, LABELS, WEIGHTS), validation=(X, LABELS, WEIGHTS), **options)
+    epoch = result.history[0]
+    expected = loss_and_accuracy(result.weights, slice(50))
+    assert (epoch.validation_loss, epoch.validation_metric) == pytest.approx(expected, rel=1e-12)
+    without = training.fit(network, (X, LABELS, WEIGHTS), **options)
+    assert without.history[0][2:4] == (None, None)
+    assert_same_weights(result, without)
+
+
+def test_no_epochs_give_the_initial_weights() -> None:
+    result = training.fit(NETWORK, (X, LABELS), epochs=0, seed=9)
+    assert result.history == []
+    weights, expected = dict(named_arrays(result.weights)), dict(named_arrays(NETWORK.init(9)))
+    assert weights.keys() == expected.keys()
+    for name, array in weights.items():
+        assert isinstance(array, np.ndarray)
+        np.testing.assert_allclose(array, expected[name], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("tol", "step_size", "epochs"), [(0.0, 1e-30, 5), (1e-6, 1e-30, 2), (1e-6, 0.01, 5), (0.9, 0.01, 2)]
+)
+def test_training_stops_when_an_epoch_gains_less_than_tol(tol: float, step_size: float, epochs: int) -> None:
+    result = training.fit(NETWORK, (X, LABELS), tol=tol, step_size=step_size, epochs=5, dtype="float64")
+    assert len(result.history) == epochs
+
+
+def test_progress_is_reported_from_the_first_batch_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "PROGRESS_SECONDS", 0)
+    messages: list[dict[str, Any]] = []
+    result = training.fit(NETWORK, (X, LABELS), epochs=2, batch_size=10, report=messages.append)
+    keys = {"epoch", "epochs", "rows", "total_rows", "loss", "metric", "seconds"}
+    assert [message["rows"] for message in messages] == [10, 20, 30, 40, 50, 50] * 2
+    for number, message in enumerate(messages):
+        assert message.keys() - {"history"} == keys
+        assert (message["epoch"], message["epochs"], message["total_rows"]) == (number // 6, 2, 50)
+    ends = [message for message in messages if "history" in message]
+    assert [end["history"] for end in ends] == [epoch._asdict() for epoch in result.history]
+    assert [(end["loss"], end["metric"]) for end in ends] == [epoch[:2] for epoch in result.history]
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": -1}, "epochs must be an integer of at least 0, received -1"),
+        ({"epochs": 1.0}, "epochs must be an integer of at least 0, received 1.0"),
+        ({"epochs": True}, "epochs must be an integer of at least 0, received True"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, received 0"),
+        ({"seed": -1}, "seed must be an integer of at least 0, received -1"),
+        ({"step_size": 0.0}, "step_size of Training must be a number in \\(0, inf\\), received 0.0"),
+        ({"step_size": float("inf")}, "step_size of Training must be a number in"),
+        ({"step_size": "fast"}, "step_size of Training must be a number in .*received 'fast'"),
+        ({"tol": -0.1}, "tol of Training must be a number in \\[0, inf\\), received -0.1"),
+        ({"tol": float("nan")}, "tol of Training must be a number in"),
+        ({"dtype": "float16"}, "dtype must be one of float32, float64, received 'float16'"),
+        ({"optimizer": "adamm"}, "Optimizer is expected, received 'adamm'; choose one of .*Adam"),
+        ({"loss": "adam"}, "Loss is expected, received 'adam'"),
+        ({"exchange": "gossip"}, "Exchange is expected, received 'gossip'; choose one of AllReduce"),
+        ({"network": "LeNet"}, "Network is expected, received 'LeNet'"),
+        ({"network": Network([Dense(3)])}, "input_shape of Network is not set"),
+        ({"network": Network([Dense(1)], input_shape=(2,))}, "with at least 2 classes, this one ends in"),
+    ],
+)
+def test_training_says_which_setting_is_wrong(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Training(**{"network": NETWORK} | options)
+
+
+NO_ROWS = (X[:0], LABELS[:0])
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (NO_ROWS, {}, "There are no rows to train on; check the data"),
+        ((X, LABELS, np.zeros(50)), {}, "All rows weigh 0; give at least one row a positive weight"),
+        ((X, LABELS, -WEIGHTS), {}, "weights must be finite and at least 0"),
+        ((X[:, :1], LABELS), {}, r"takes rows of shape \(2,\), received \(1,\); reshape"),
+        ((X, LABELS[:9]), {}, "one entry a row, received 50, 9 and 50"),
+        ((X, LABELS + 1), {}, "whole numbers from 0 to 2, .*received 3"),
+        ((X, LABELS + 0.5), {}, "whole numbers from 0 to 2"),
+        ((X, X), {}, "takes 3 labels a row, since the network has 3 outputs, received 2"),
+        ((X, LABELS), {"loss": "squared_error"}, "takes 3 labels a row, .*received 1"),
+        ((X, LABELS), {"validation": (X, LABELS + 1)}, "whole numbers from 0 to 2"),
+        ((X, LABELS), {"devices": 0}, "devices must be between 1 and the 3 there are, received 0"),
+        ((X, LABELS), {"devices": 4}, "devices must be between 1 and the 3 there are, received 4"),
+    ],
+)
+def test_fit_says_what_is_wrong_with_the_rows(data: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        training.fit(NETWORK, data, **{"epochs": 1} | options)
+
+
+def test_no_validation_rows_are_no_validation() -> None:
+    assert training.fit(NETWORK, (X, LABELS), validation=NO_ROWS, epochs=1).history[0][2:4] == (None, None)
+
+
+# What it leaves alone
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+
+
+def test_layers_and_training_import_no_pyspark() -> None:
+    modules = "sparkdl, sparkdl.layers, sparkdl.training.child, sparkdl.training.worker, sparkdl.datasets"
+    done = python(f"import sys, {modules}; print('sparkdl.training.trainer' in sys.modules, 'pyspark' in sys.modules)")
+    assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+BUILD = """
+from sparkdl import Network
+from sparkdl.layers import *
+layers = [RandomFlip(), Conv(3, (3, 3)), BatchNorm(), Relu(), MaxPool((2, 2)), Dropout(0.5), Flatten(), Dense(2)]
+network = Network(layers, input_shape=(8, 8, 1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "starts"),
+    [
+        ("import jax; jax.devices()", True),  # else the others could not fail
+        (BUILD + "network.init(0)", True),
+        (BUILD + "Network.from_json(network.to_json()).summary()", False),
+        (BUILD + "from sparkdl.training import Training; Training(network, optimizer='adam')", False),
+        ("import sparkdl.spark, sparkdl.training.worker, sparkdl.training.child", False),
+        (BUILD + "from sparkdl import DeepClassifier; DeepClassifier(network=network, stepSize=0.1)", False),
+    ],
+)
+def test_no_jax_backend_starts_before_it_must(code: str, starts: bool) -> None:
+    """A platform that does not exist makes any start fail."""
+    done = python(code, JAX_PLATFORMS="nowhere")
+    assert ("nowhere" in done.stderr) == starts
+    assert (done.returncode != 0) == starts, done.stderr

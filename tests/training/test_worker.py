@@ -1,0 +1,203 @@
+"""Worker processes: two of them train as one process does, and every way to fail ends all of them with a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from sparkdl import Network
+from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
+from sparkdl.network import named_arrays
+from sparkdl.training import Training, child
+from sparkdl.training.batches import Rows, ShardWriter, open_shard
+from sparkdl.training.child import Child, WorkerError
+from sparkdl.training.exchange import WORKERS
+from sparkdl.training.trainer import Share, train
+from sparkdl.training.worker import TRAINING, VALIDATION, WEIGHTS, Job
+
+PATH = os.pathsep.join(path for path in sys.path if path)
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "PJRT_NPROC": "1", "PYTHONPATH": PATH}
+NETWORK = Network([Dense(3, bias=False), BatchNorm(), Tanh(), Dropout(0.2), Dense(2)], input_shape=(4,))
+SHORT = Training(NETWORK, optimizer="adam", step_size=0.05, epochs=3, batch_size=4, seed=11, dtype="float64")
+ENDLESS = replace(SHORT, epochs=10**7)
+LENGTHS = {(5, 3): (2, 3), (8, 0): (0, 4)}  # rows to learn from and rows held out
+
+
+def write_shard(path: Path, rows: int) -> None:
+    random = np.random.default_rng(rows)
+    labels = random.integers(0, 2, rows).astype("int32")
+    written = Rows(random.normal(size=(rows, 4)), labels, random.uniform(1, 2, rows))
+    writer = ShardWriter(path, Rows(*(part[:0] for part in written)))
+    writer.append(written, random.permutation(rows))
+    writer.close()
+
+
+@contextmanager
+def jobs(directory: Path, plan: Training, rows: tuple[int, ...], held_out: tuple[int, ...]) -> Iterator[list[Job]]:
+    """One job a worker, with its shards in a directory of its own, and a port that stays free for them."""
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reservation.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reservation.getsockname()[1]}"
+        made = []
+        for rank, counts in enumerate(zip(rows, held_out, strict=True)):
+            own = directory / str(rank)
+            own.mkdir()
+            for name, count in zip((TRAINING, VALIDATION), counts, strict=True):
+                write_shard(own / name, count)
+            made.append(Job(plan.to_json(), str(own), rank, list(rows), list(held_out), address, 60.0))
+        yield made
+
+
+def run_all(
+    made: list[Job], on_event: Callable[[list[Child], int, dict[str, Any]], None] = lambda *_: None
+) -> tuple[list[Any], list[float]]:
+    """What the worker of every job gave, or the error it raised, and when; all of them are gone afterwards."""
+    with ExitStack() as stack:
+        children = [stack.enter_context(Child(Path(job.directory, "log.txt"), ENVIRONMENT)) for job in made]
+
+        def run(rank: int) -> tuple[Any, float]:
+            try:
+                result: Any = children[rank].run(made[rank], lambda event: on_event(children, rank, event))
+            except WorkerError as error:
+                result = error
+            return result, time.monotonic()
+
+        with ThreadPoolExecutor(len(made)) as pool:
+            results, times = zip(*pool.map(run, range(len(made))), strict=True)
+    assert not any(is_alive(worker.pid) for worker in children)
+    return list(results), list(times)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and that nobody has asked for its exit code does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+@pytest.mark.parametrize("rows", LENGTHS, ids=str)
+def test_two_processes_train_as_one_with_two_devices(rows: tuple[int, ...], tmp_path: Path, float64: None) -> None:
+    with jobs(tmp_path, SHORT, rows, LENGTHS[rows]) as made:
+        (first, second), _ = run_all(made)
+    mesh = Mesh(np.array(jax.local_devices()[:2]), (WORKERS,))
+    shares = [
+        Share([open_shard(tmp_path / rank / name) for rank in "01"], lengths, 0)
+        for name, lengths in ((TRAINING, rows), (VALIDATION, LENGTHS[rows]))
+    ]
+    expected = train(SHORT, *shares, mesh)
+    with np.load(tmp_path / "0" / WEIGHTS) as weights:
+        assert set(weights) == {name for name, _ in named_arrays(expected.weights)}
+        for name, array in named_arrays(expected.weights):
+            np.testing.assert_allclose(weights[name], array, rtol=0, atol=1e-12 * np.abs(array).max(), err_msg=name)
+    assert not (tmp_path / "1" / WEIGHTS).exists()
+    for epoch in first["history"] + second["history"]:
+        assert epoch.pop("seconds") > 0 and epoch.pop("validation_seconds") > 0
+    histories = [done["history"] for done in (first, second)]
+    assert histories[0] == histories[1]
+    for epoch, wanted in zip(histories[0], expected.history, strict=True):
+        assert epoch == pytest.approx({key: wanted._asdict()[key] for key in epoch}, rel=1e-12)
+    assert first["compile_seconds"] > 0 and first["training_seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("flaw", "kind", "message"),
+    [
+        ("layer", "ValueError", "received 'Hologram'; choose one of .*BatchNorm"),
+        ("shard", "FileNotFoundError", TRAINING),
+    ],
+)
+def test_a_failure_is_told_in_the_words_of_the_worker(flaw: str, kind: str, message: str, tmp_path: Path) -> None:
+    with jobs(tmp_path, SHORT, (8,), (0,)) as (job,):
+        if flaw == "layer":
+            job.training["network"]["layers"][1]["type"] = "Hologram"
+        else:
+            Path(job.directory, TRAINING).unlink()
+        started = time.monotonic()
+        (error,), (ended,) = run_all([job])
+    assert ended - started < 10
+    assert isinstance(error, WorkerError)
+    assert (error.type, error.secondary) == (kind, False)
+    with pytest.raises(WorkerError, match=message):
+        raise error
+
+
+def test_a_killed_worker_is_named_and_takes_the_other_along(tmp_path: Path) -> None:
+    killed: list[float] = []
+
+    def kill_the_second(children: list[Child], rank: int, event: dict[str, Any]) -> None:
+        if event["event"] == "progress" and not killed:
+            killed.append(time.monotonic())
+            os.kill(children[1].pid, signal.SIGKILL)
+
+    with jobs(tmp_path, ENDLESS, (5, 3), (0, 0)) as made:
+        (first, second), times = run_all(made, kill_the_second)
+    assert isinstance(first, WorkerError) and isinstance(second, WorkerError)
+    assert "was killed by signal 9; the machine may be out of memory" in str(second)
+    assert (first.secondary, second.secondary) == (True, False)
+    assert times[1] - killed[0] < 10
+    assert times[0] - killed[0] < 15
+
+
+def test_a_stopped_worker_is_noticed_by_its_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = []
+
+    def stop(children: list[Child], rank: int, event: dict[str, Any]) -> None:
+        if event["event"] == "progress" and not stopped:
+            os.kill(children[0].pid, signal.SIGSTOP)
+            stopped.append(children[0].pid)
+            monkeypatch.setattr(child, "SILENCE_SECONDS", 1)
+
+    with jobs(tmp_path, ENDLESS, (8,), (0,)) as made:
+        (error,), _ = run_all(made, stop)
+    assert isinstance(error, WorkerError)
+    assert f"its process {stopped[0]} gave no sign of life for 1 s and was ended" in str(error)
+
+
+PARENT = """
+import json, sys
+from pathlib import Path
+from sparkdl.training.child import Child
+from sparkdl.training.worker import Job
+job, environment, log = json.loads(sys.argv[1])
+busy, idle = (Child(Path(log), environment) for _ in range(2))
+def tell(event):
+    if event["event"] == "progress":
+        print(busy.pid, idle.pid, flush=True)
+busy.run(Job(**job), tell)
+"""
+
+
+def test_no_worker_and_no_directory_outlive_the_parent(tmp_path: Path) -> None:
+    with jobs(tmp_path, ENDLESS, (8,), (0,)) as (job,):
+        arguments = json.dumps([asdict(job), ENVIRONMENT, str(tmp_path / "log.txt")])
+        parent = subprocess.Popen([sys.executable, "-c", PARENT, arguments], stdout=subprocess.PIPE, text=True)
+        with parent:
+            assert parent.stdout is not None
+            pids = [int(pid) for pid in parent.stdout.readline().split()]
+            assert len(pids) == 2 and all(map(is_alive, pids))
+            parent.kill()
+        deadline = time.monotonic() + 10
+        while any(map(is_alive, pids)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert not any(map(is_alive, pids))
+    assert not Path(job.directory).exists()
