@@ -110,7 +110,7 @@ class Alarm:
             heard = peer.recv(1)
         except OSError:
             heard = b""
-        if heard != DONE:
+        if heard != DONE and self._last != DONE:  # not if this worker's own leaving ended it
             self._tell(FAILED)  # rank 0 passes it on
             ring()
 
