@@ -102,6 +102,7 @@ def fit(
     with progress.Receiver(host, bind, shown) as receiver:
         task = TaskPlan(
             training=plan.to_json(),
+            workers=workers,
             names=names,
             features_dtype="uint8" if kinds["features"] == "binary" else plan.dtype,
             label_list=kinds["label"] != "double",

@@ -26,7 +26,7 @@ import sparkdl
 from sparkdl.losses import Loss
 from sparkdl.spark import columns
 from sparkdl.spark.progress import Sender
-from sparkdl.training.alarm import Alarm
+from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
 from sparkdl.training.batches import Rows, ShardWriter
 from sparkdl.training.child import Child, WorkerError
 from sparkdl.training.trainer import Training
@@ -34,6 +34,7 @@ from sparkdl.training.worker import TRAINING, VALIDATION, WEIGHTS, Job
 
 CHUNK_BYTES = 4 << 20  # of a result row: Spark Connect's batches hold no more
 START_SECONDS = 300.0
+PATIENCE_SECONDS = 5.0  # between an exchange's breaking and the news of who broke it
 RESULT_SCHEMA = "rank int, kind string, number int, payload binary"
 
 
@@ -45,6 +46,8 @@ class TaskPlan:
     ----------
     training : dict
         A `Training` as JSON.
+    workers : int
+        Tasks of the stage.
     names : dict
         The user's column names, for messages: features, label, and, where they exist, weight and validation.
     features_dtype : str
@@ -58,6 +61,7 @@ class TaskPlan:
     """
 
     training: dict[str, Any]
+    workers: int
     names: dict[str, str]
     features_dtype: str
     label_list: bool
@@ -89,6 +93,8 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     hosts = [info.address.rsplit(":", 1)[0] for info in context.getTaskInfos()]
+    if len(hosts) != plan.workers:  # Spark kept the result of a task that ended while another was dying
+        raise TaskFailure(f"Only {len(hosts)} of {plan.workers} workers were started again.")
     directory = Path(tempfile.mkdtemp(prefix="sparkdl-", dir=_local_directory()))
     try:
         environment = _environment(context, plan.device, hosts)
@@ -105,14 +111,17 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 peers = _meet(context, own, environment["JAX_PLATFORMS"])
                 alarm.watch(rank, peers[0]["alarm"], child.give_up)
                 done = _train(child, plan, directory, rank, hosts, peers, sender)
-                alarm.done()
+                alarm.end(DONE)
             except ValueError as error:
+                alarm.end(RAISED)
                 yield _failure(rank, "ValueError", str(error), secondary=False)
                 return
             except WorkerError as error:
                 named = f"Worker {rank} on {hosts[rank]}: {f'{error.type}: ' if error.type else ''}{error}"
-                if not error.type and not error.secondary:
+                died = alarm.cause(PATIENCE_SECONDS) == DIED if error.secondary else not error.type
+                if died:
                     raise TaskFailure(named) from None
+                alarm.end(RAISED)
                 yield _failure(rank, error.type, str(error) if error.type == "ValueError" else named, error.secondary)
                 return
         times = {"began": began, "read": read, "ended": time.time()}

@@ -1,13 +1,14 @@
 """The end of one worker ends the waiting of all: in an exchange they would wait for it for half a minute or for ever.
 
-Every worker's parent process holds a connection to that of rank 0. One byte on it says that the worker is done; its
-loss without that byte, or any other byte, that it failed.
+Every worker's parent process holds a connection to that of rank 0. One byte on it says how the worker ended; its loss
+without a byte, that the worker died.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hmac
+import queue
 import secrets
 import socket
 import threading
@@ -15,12 +16,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-ADMITTED, DONE, FAILED = b"a", b"d", b"f"
+ADMITTED, DONE, RAISED, DIED = b"a", b"d", b"r", b"x"
 CONNECT_SECONDS = 60.0
 
 
 class Alarm:
-    """One worker's end of it; a context manager, which tells the others of a failure if it is left before `done`.
+    """One worker's end of it; a context manager, which tells the others of a death if it is left before `end`.
 
     Parameters
     ----------
@@ -33,7 +34,8 @@ class Alarm:
         self._token = secrets.token_hex(16)
         self._peers: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._last = FAILED
+        self._end = DIED
+        self._heard: queue.Queue[bytes] = queue.Queue()
         self.address: dict[str, Any] = {"host": host, "port": self._server.getsockname()[1], "token": self._token}
 
     def __enter__(self) -> Self:
@@ -45,7 +47,7 @@ class Alarm:
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)  # wakes accept
         self._server.close()
-        self._tell(self._last)
+        self._tell(self._end)
         with self._lock:
             for peer in self._peers:
                 with contextlib.suppress(OSError):
@@ -62,7 +64,7 @@ class Alarm:
         center : dict
             The `address` of rank 0's alarm.
         ring : callable
-            Called in a thread when another worker fails; perhaps several times.
+            Called in a thread when another worker has raised an exception or died; perhaps several times.
 
         Raises
         ------
@@ -80,9 +82,17 @@ class Alarm:
         self._peers.append(peer)
         threading.Thread(target=self._listen, args=(peer, ring), daemon=True).start()
 
-    def done(self) -> None:
-        """This worker has done its part: its leaving means no harm."""
-        self._last = DONE
+    def end(self, how: bytes) -> None:
+        """Tell the others that this worker is DONE, which alarms nobody, or has RAISED an exception."""
+        self._end = how
+        self._tell(how)
+
+    def cause(self, seconds: float) -> bytes:
+        """Whether another worker has RAISED an exception or DIED, as far as is heard within so many seconds."""
+        try:
+            return self._heard.get(timeout=seconds)
+        except queue.Empty:
+            return DIED
 
     def _accept(self, ring: Callable[[], None]) -> None:
         while True:
@@ -110,8 +120,10 @@ class Alarm:
             heard = peer.recv(1)
         except OSError:
             heard = b""
-        if heard != DONE and self._last != DONE:  # not if this worker's own leaving ended it
-            self._tell(FAILED)  # rank 0 passes it on
+        if heard != DONE and self._end == DIED:  # else it is this worker's own end that ended it
+            heard = heard or DIED
+            self._heard.put(heard)
+            self._tell(heard)  # rank 0 passes it on
             ring()
 
     def _tell(self, byte: bytes) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from sparkdl.training.alarm import Alarm
+from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
 
 WORLD = 3
 
@@ -26,22 +26,26 @@ def watched(alarms: list[Alarm]) -> list[threading.Event]:
 
 
 @pytest.mark.parametrize("failed", range(WORLD))
-def test_the_failure_of_any_worker_rings_at_every_other(alarms: list[Alarm], failed: int) -> None:
+@pytest.mark.parametrize("how", [RAISED, DIED])
+def test_the_failure_of_any_worker_rings_at_every_other(alarms: list[Alarm], failed: int, how: bytes) -> None:
     with ExitStack() as others:
         rung = watched(alarms)
         for rank, alarm in enumerate(alarms):
             if rank != failed:
                 others.enter_context(alarm)
+        if how == RAISED:
+            alarms[failed].end(RAISED)
         alarms[failed].__exit__(None, None, None)
         for rank in set(range(WORLD)) - {failed}:
             assert rung[rank].wait(5)
+            assert alarms[rank].cause(5) == how
 
 
 def test_workers_that_are_done_alarm_nobody(alarms: list[Alarm]) -> None:
     rung = watched(alarms)
     listening = [thread for thread in threading.enumerate() if thread.name.endswith("(_listen)")]
     for alarm in (alarms[1], alarms[0], alarms[2]):
-        alarm.done()
+        alarm.end(DONE)
         alarm.__exit__(None, None, None)
     for thread in listening:
         thread.join(5)
@@ -58,7 +62,7 @@ def test_a_stranger_is_not_heard(alarms: list[Alarm]) -> None:
             assert stranger.recv(1) == b""
         assert not any(event.is_set() for event in rung)
         for alarm in alarms:
-            alarm.done()
+            alarm.end(DONE)
 
 
 def test_an_unreachable_center_is_an_error(alarms: list[Alarm]) -> None:
