@@ -339,7 +339,7 @@ def test_names_are_accepted_for_schedules() -> None:
         (lambda: SGD(clip_norm=0.0), "clip_norm of SGD"),
         (lambda: SGD(clip_layer_norm=-1), "clip_layer_norm of SGD"),
         (lambda: SGD(clip_value=float("nan")), "clip_value of SGD"),
-        (lambda: SGD(schedule="cosine"), "A Schedule is expected, received 'cosine'; choose one of .*CosineDecay"),
+        (lambda: SGD(schedule="cosine"), "Schedule is expected, received 'cosine'; choose one of .*CosineDecay"),
         (lambda: SGD(schedule=StepDecay(1, unit="hour")), "unit of StepDecay"),
         (lambda: SGD().transformation(-0.1, 1, 1), "step size must be a positive number, received -0.1"),
         (lambda: SGD().transformation(float("nan"), 1, 1), "step size must be a positive number, received nan"),
