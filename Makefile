@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
 NOTEBOOKS := $(wildcard notebooks/*.ipynb)
-BENCHMARKS := $(filter-out benchmarks/make_sample.py benchmarks/reporting.py,$(wildcard benchmarks/*.py))
+BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test lint notebooks benchmarks clean

@@ -107,7 +107,7 @@ def main() -> None:
     if options.bare:
         print(json.dumps(bare_loop(options.bare)))
         return
-    repeats, epochs = (3, 3) if options.quick else (7, 5)
+    repeats, epochs = (3, 2) if options.quick else (5, 4)
     session = local_session("local[2]")
     images, labels = rows()
     data = [(image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True)]

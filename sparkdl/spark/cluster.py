@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkdl.layers.base import Weights
+from sparkdl.losses import Loss
 from sparkdl.network import nested_weights
 from sparkdl.spark import progress
 from sparkdl.spark.task import RESULT_SCHEMA, TaskPlan, failure_in, run_task
@@ -99,7 +100,7 @@ def fit(
     kinds = dict(rows.dtypes)
     host = _setting(session, "spark.driver.host", "localhost")
     bind = _setting(session, "spark.driver.bindAddress", host)
-    with progress.Receiver(host, bind, shown) as receiver:
+    with progress.Receiver(host, bind, Loss.of(plan.loss).metric, shown) as receiver:
         task = TaskPlan(
             training=plan.to_json(),
             workers=workers,

@@ -32,11 +32,14 @@ class Receiver:
         The driver's address as workers see it.
     bind : str
         The address to listen on.
+    metric : str
+        What to call the metric.
     shown : bool
         False listens to nothing.
     """
 
-    def __init__(self, host: str, bind: str, shown: bool) -> None:
+    def __init__(self, host: str, bind: str, metric: str, shown: bool) -> None:
+        self._metric = metric
         self.address: dict[str, Any] | None = None
         self._server: socket.socket | None = None
         if not shown:
@@ -88,7 +91,8 @@ class Receiver:
             self._bar.start_t = self._bar.last_print_t = time.time() - message["seconds"]
         self._bar.total = message["epochs"] * message["total_rows"]
         self._bar.set_description(f"epoch {message['epoch'] + 1}/{message['epochs']}", refresh=False)
-        shown = {key: f"{message[key]:.4f}" for key in ("loss", "metric") if message.get(key) is not None}
+        labels = {"loss": "loss", "metric": self._metric}
+        shown = {label: f"{message[key]:.4f}" for key, label in labels.items() if message.get(key) is not None}
         held_out = (message.get("history") or {}).get("validation_loss")
         if held_out is not None:
             shown["validation"] = f"{held_out:.4f}"

@@ -54,7 +54,7 @@ def bar(monkeypatch: pytest.MonkeyPatch) -> Bar:
 
 @pytest.fixture
 def receiver(bar: Bar) -> Iterator[Receiver]:
-    with Receiver(HERE, HERE, True) as listening:
+    with Receiver(HERE, HERE, "accuracy", True) as listening:
         yield listening
     assert bar.closed
 
@@ -97,7 +97,7 @@ def test_a_sender_without_a_receiver_sends_nothing_and_does_not_mind() -> None:
 
 
 def test_a_receiver_that_leaves_does_not_fail_the_sender(bar: Bar) -> None:
-    with Receiver(HERE, HERE, True) as receiver:
+    with Receiver(HERE, HERE, "accuracy", True) as receiver:
         sender = Sender(receiver.address)
         sender.send(MESSAGE)
         assert bar.moved.wait(10)
@@ -107,14 +107,14 @@ def test_a_receiver_that_leaves_does_not_fail_the_sender(bar: Bar) -> None:
 
 
 def test_nothing_listens_when_it_is_off() -> None:
-    with Receiver(HERE, HERE, False) as receiver:
+    with Receiver(HERE, HERE, "accuracy", False) as receiver:
         assert receiver.address is None
 
 
 def test_a_driver_that_cannot_listen_warns() -> None:
     with (
         pytest.warns(UserWarning, match="No progress bar: cannot listen on 192.0.2.1"),
-        Receiver(HERE, "192.0.2.1", True),
+        Receiver(HERE, "192.0.2.1", "accuracy", True),
     ):
         pass
 
@@ -135,7 +135,7 @@ def test_a_fit_draws_epoch_loss_and_rows_per_second(rows: DataFrame, capfd: pyte
     assert "72.0/72.0" in last
     assert "rows/s" in last
     assert "loss=" in last
-    assert "metric=" in last
+    assert "accuracy=" in last
 
 
 def test_a_fit_succeeds_where_workers_cannot_reach_the_driver(

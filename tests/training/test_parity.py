@@ -47,7 +47,11 @@ class Waves(Initializer):
 KINDS = [kind for kind in vars(optimizers).values() if isinstance(kind, type) and issubclass(kind, Optimizer)]
 OPTIMIZERS = [kind() for kind in KINDS if not kind.__subclasses__()]
 COMBINED = Momentum(
-    clip_value=0.05, clip_layer_norm=0.1, clip_norm=0.12, weight_decay=0.1, schedule=ExponentialDecay(every=2, factor=0.7)
+    clip_value=0.05,
+    clip_layer_norm=0.1,
+    clip_norm=0.12,
+    weight_decay=0.1,
+    schedule=ExponentialDecay(every=2, factor=0.7),
 )
 SHARES = [(24,), (21, 3), (21, 0, 3), (9, 9, 6)]
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}

@@ -1,6 +1,6 @@
 """Makes sparkdl/samples/fashion_mnist.parquet from the whole of Fashion-MNIST, so that the sample can be made again.
 
-SPARKDL_DATA=... python benchmarks/make_sample.py
+SPARKDL_DATA=... python tests/make_sample.py
 """
 
 from __future__ import annotations
