@@ -105,9 +105,9 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             Alarm(hosts[rank]) as alarm,
         ):
             try:
-                rows, error = _read(batches, plan, directory)
+                rows, wrong = _read(batches, plan, directory)
                 read = time.time()
-                own = {"rows": rows, "error": error, "port": reservation.getsockname()[1], "alarm": alarm.address}
+                own = {"rows": rows, "wrong": wrong, "port": reservation.getsockname()[1], "alarm": alarm.address}
                 peers = _meet(context, own, environment["JAX_PLATFORMS"])
                 alarm.watch(rank, peers[0]["alarm"], child.give_up)
                 done = _train(child, plan, directory, rank, hosts, peers, sender)
@@ -174,8 +174,8 @@ def _meet(context: BarrierTaskContext, own: dict[str, Any], platform: str) -> li
     message = json.dumps(own | {"platform": platform, "versions": versions})
     peers = [json.loads(text) for text in context.allGather(message)]
     for peer in peers:
-        if peer["error"]:
-            raise ValueError(peer["error"])
+        if peer["wrong"]:
+            raise ValueError(peer["wrong"])
     for key in ("versions", "platform"):
         for rank, peer in enumerate(peers):
             if peer[key] != peers[0][key]:
