@@ -1,0 +1,88 @@
+"""What a task decides by itself: threads and devices of its child, and whether workers fit together."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sparkdl.spark import task
+
+HOSTS = ["a", "b", "a", "a"]
+
+
+class Context:
+    """Stands in for a barrier task's context."""
+
+    def __init__(self, rank: int = 0, gpus: list[str] | None = None, peers: list[dict[str, Any]] | None = None) -> None:
+        self._rank, self._gpus, self._peers = rank, gpus, peers or []
+
+    def partitionId(self) -> int:
+        return self._rank
+
+    def cpus(self) -> int:
+        return 3
+
+    def resources(self) -> dict[str, Any]:
+        return {} if self._gpus is None else {"gpu": SimpleNamespace(addresses=self._gpus)}
+
+    def allGather(self, message: str) -> list[str]:
+        return [message, *(json.dumps(json.loads(message) | peer) for peer in self._peers)]
+
+
+@pytest.mark.parametrize(
+    "device, rank, gpus, visible, expected",
+    [
+        ("auto", 0, None, None, ("cpu", None)),
+        ("cpu", 0, ["1"], None, ("cpu", None)),
+        ("auto", 0, ["1"], None, ("cuda", "1")),
+        ("gpu", 0, ["1", "2"], None, ("cuda", "1")),
+        ("gpu", 3, None, None, ("cuda", "2")),  # the third worker on machine a
+        ("gpu", 1, None, None, ("cuda", "0")),
+        ("auto", 0, ["1"], "4,6", ("cuda", "6")),  # Spark counts among those its executor sees
+        ("auto", 0, ["GPU-1f"], "4,6", ("cuda", "GPU-1f")),
+    ],
+)
+def test_a_worker_gets_the_tasks_cpus_and_one_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    rank: int,
+    gpus: list[str] | None,
+    visible: str | None,
+    expected: tuple[str, str | None],
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    environment = task._environment(Context(rank, gpus), device, HOSTS)  # type: ignore[arg-type]
+    assert environment["PJRT_NPROC"] == "3"
+    assert (environment["JAX_PLATFORMS"], environment.get("CUDA_VISIBLE_DEVICES")) == expected
+
+
+OWN: dict[str, Any] = {"rows": (5, 1), "wrong": "", "port": 1, "alarm": {}}
+
+
+@pytest.mark.parametrize(
+    "peer, sentence",
+    [
+        ({"platform": "cuda"}, "All workers must have the same platform: worker 0 has cpu, worker 1 has cuda"),
+        ({"versions": {"jax": "0"}}, "All workers must have the same versions"),
+        ({"wrong": "Column 'x' holds 2 null rows."}, "Column 'x' holds 2 null rows."),
+    ],
+)
+def test_every_worker_says_the_same_of_what_does_not_fit(peer: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        task._meet(Context(peers=[peer]), OWN, "cpu")  # type: ignore[arg-type]
+
+
+def test_workers_meet_when_one_of_them_has_no_rows() -> None:
+    peers = task._meet(Context(peers=[{"rows": (0, 0)}]), OWN, "cpu")  # type: ignore[arg-type]
+    assert [peer["rows"] for peer in peers] == [[5, 1], [0, 0]]
+
+
+def test_a_failure_is_found_in_sparks_own_words() -> None:
+    text = f"Job aborted: {task.TaskFailure('Worker 1 on b: its process died.')} at org.apache.spark"
+    assert task.failure_in(text) == "Worker 1 on b: its process died."
+    assert task.failure_in("Job aborted") is None
