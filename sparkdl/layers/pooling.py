@@ -182,16 +182,21 @@ class AvgPool(_Pool):
 
 
 @dataclass(frozen=True)
-class GlobalAvgPool(Layer):
+class _GlobalPool(Layer):
+    """The shape of GlobalAvgPool and GlobalMaxPool."""
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        check_rank(self, input_shape)
+        return input_shape[-1:]
+
+
+@dataclass(frozen=True)
+class GlobalAvgPool(_GlobalPool):
     """Average of every channel over all positions of a row.
 
     x  (batch, *spatial, channels)     dx  (batch, *spatial, channels)   dL/dx
     y  (batch, channels)               dy  (batch, channels)             dL/dy
     """
-
-    def output_shape(self, input_shape: Shape) -> Shape:
-        check_rank(self, input_shape)
-        return input_shape[-1:]
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
@@ -204,16 +209,12 @@ class GlobalAvgPool(Layer):
 
 
 @dataclass(frozen=True)
-class GlobalMaxPool(Layer):
+class GlobalMaxPool(_GlobalPool):
     """Maximum of every channel over all positions of a row; equal ones and NaN as in MaxPool.
 
     x  (batch, *spatial, channels)     dx  (batch, *spatial, channels)   dL/dx
     y  (batch, channels)               dy  (batch, channels)             dL/dy
     """
-
-    def output_shape(self, input_shape: Shape) -> Shape:
-        check_rank(self, input_shape)
-        return input_shape[-1:]
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:

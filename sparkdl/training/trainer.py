@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,11 +19,10 @@ from sparkdl.optimizers import SGD, Optimizer
 from sparkdl.specs import Spec, check_range
 from sparkdl.training.batches import Plan, Rows, Shard, batches, epoch_order, prefetched
 from sparkdl.training.exchange import WORKERS, AllReduce, Exchange
+from sparkdl.training.meter import Meter, Report
 from sparkdl.training.step import abstract_rows, initial_state, make_score, make_step, place, replicate
 
-Report = Callable[[dict[str, Any]], None]
 DTYPES = ("float32", "float64")
-PROGRESS_SECONDS = 0.2  # between two reports of progress
 
 
 @dataclass(frozen=True)
@@ -228,15 +226,15 @@ def train(plan: Training, share: Share, validation: Share, mesh: Mesh, report: R
 
     history: list[Epoch] = []
     for epoch in range(plan.epochs):
-        progress = Progress(epoch, plan.epochs, rows, schedule.steps, report)
+        meter = Meter(epoch, plan.epochs, rows, schedule.steps, report)
         with closing(_feed(plan, share, schedule, mesh, epoch if plan.shuffle else None)) as feed:
             for placed in feed:
                 state, totals = step(state, *placed)
-                progress.add(totals)
-        loss_mean, metric = progress.means()
-        seconds = progress.seconds()
+                meter.add(totals)
+        loss_mean, metric = meter.means()
+        seconds = meter.seconds()
 
-        held_out = Progress(epoch, plan.epochs, sum(validation.lengths), 0, None)
+        held_out = Meter(epoch, plan.epochs, sum(validation.lengths), 0, None)
         if scoring:
             with closing(_feed(plan, validation, scoring, mesh, None)) as feed:
                 for placed in feed:
@@ -244,60 +242,10 @@ def train(plan: Training, share: Share, validation: Share, mesh: Mesh, report: R
         validation_loss, validation_metric = held_out.means() if scoring else (None, None)
         history.append(Epoch(loss_mean, metric, validation_loss, validation_metric, rows, seconds, held_out.seconds()))
         if report:
-            report(progress.message() | {"history": history[-1]._asdict()})
+            report(meter.message() | {"history": history[-1]._asdict()})
         if plan.tol and epoch and history[-2].loss - loss_mean < plan.tol * abs(history[-2].loss):
             break
     return Result(_host(state.weights), history, compile_seconds)
-
-
-class Progress:
-    """Adds up a pass's totals, read back two steps late so that the device never waits for the host."""
-
-    def __init__(self, epoch: int, epochs: int, rows: int, steps: int, report: Report | None) -> None:
-        self._epoch, self._epochs, self._rows, self._steps, self._report = epoch, epochs, rows, steps, report
-        self._pending: deque[Any] = deque()
-        self._sums = np.zeros(3)
-        self._step = 0
-        self._started = self._reported = time.perf_counter()
-
-    def add(self, totals: Any) -> None:
-        """Take a step's (loss, metric, weight), still on its way from the device."""
-        self._pending.append(totals)
-        self._step += 1
-        if len(self._pending) > 2:
-            self._read()
-        if self._report and time.perf_counter() - self._reported > PROGRESS_SECONDS:
-            self._reported = time.perf_counter()
-            self._report(self.message())
-
-    def means(self) -> tuple[float, float]:
-        """Mean loss and metric by weight, once every step is done."""
-        while self._pending:
-            self._read()
-        loss, metric, weight = self._sums
-        if not weight > 0:
-            raise ValueError("All rows weigh 0; give at least one row a positive weight.")
-        return float(loss / weight), float(metric / weight)
-
-    def seconds(self) -> float:
-        """Wall time since the pass began."""
-        return time.perf_counter() - self._started
-
-    def message(self) -> dict[str, Any]:
-        """What is known so far, for a progress bar."""
-        loss, metric, weight = self._sums
-        return {
-            "epoch": self._epoch,
-            "epochs": self._epochs,
-            "rows": self._rows * self._step // self._steps,
-            "total_rows": self._rows,
-            "loss": loss / weight if weight > 0 else None,
-            "metric": metric / weight if weight > 0 else None,
-            "seconds": self.seconds(),
-        }
-
-    def _read(self) -> None:
-        self._sums += np.asarray(self._pending.popleft().addressable_data(0), np.float64)
 
 
 def _shards(plan: Training, arrays: tuple[Any, ...], devices: int) -> list[Shard]:

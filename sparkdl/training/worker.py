@@ -123,7 +123,7 @@ def _by_process(devices: list[Any]) -> list[list[Any]]:
 
 
 def main() -> None:
-    """Read the job, run it, and end without Python's farewell, which could wait for a peer that is gone."""
+    """Read the job, run it, and stay until ended: Python's own farewell could wait for a peer that is gone."""
     directory = sys.argv[1]
     events = Events(os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
@@ -142,8 +142,7 @@ def main() -> None:
         traceback.print_exc()
         sys.stderr.flush()
         events.send("error", type=type(error).__name__, message=str(error))
-        os._exit(1)
-    os._exit(0)
+    threading.Event().wait()  # for the parent, which ends this process, or for its death, after which we clean up
 
 
 def _beat(events: Events) -> None:

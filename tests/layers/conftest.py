@@ -8,7 +8,7 @@ import jax
 import pytest
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def unoptimized() -> Iterator[None]:
     """For the tests of this folder only."""
     jax.config.update("jax_disable_most_optimizations", True)

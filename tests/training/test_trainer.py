@@ -14,7 +14,7 @@ import pytest
 from sparkdl import Network, training
 from sparkdl.layers import Dense, Dropout, Flatten, Rescale, Tanh
 from sparkdl.network import named_arrays
-from sparkdl.training import Result, Training, trainer
+from sparkdl.training import Result, Training, meter
 
 RANDOM = np.random.default_rng(23)
 X, LABELS, WEIGHTS = RANDOM.normal(size=(50, 2)), RANDOM.integers(0, 3, 50), RANDOM.uniform(0, 2, 50)
@@ -142,7 +142,7 @@ def test_training_stops_when_an_epoch_gains_less_than_tol(tol: float, step_size:
 
 
 def test_progress_is_reported_from_the_first_batch_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer, "PROGRESS_SECONDS", 0)
+    monkeypatch.setattr(meter, "REPORT_SECONDS", 0)
     messages: list[dict[str, Any]] = []
     result = training.fit(NETWORK, (X, LABELS), epochs=2, batch_size=10, report=messages.append)
     keys = {"epoch", "epochs", "rows", "total_rows", "loss", "metric", "seconds"}
