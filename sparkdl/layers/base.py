@@ -7,7 +7,7 @@ return sums over the rows of a batch and never divide by their number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import jax
@@ -39,19 +39,22 @@ class Context:
         Sample weights of the rows at hand, shape (batch,); padding rows weigh 0.
     axis : str or None
         Name of the mesh axis over which the batch is split among workers.
+    factored : bool
+        Whether a gradient may be handed over as `Factored`.
     """
 
     key: Array
     row_weights: Array
     axis: str | None = None
+    factored: bool = False
 
     def sum_over_workers(self, value: Array) -> Array:
-        """The sum of every worker's `value`."""
+        """The sum of every worker's `value`; a layer that needs one is given its worker's whole batch at once."""
         return value if self.axis is None else lax.psum(value, self.axis)
 
     def at(self, index: int) -> Context:
         """The context of the `index`-th layer of a network: the same, with a key of its own."""
-        return Context(jax.random.fold_in(self.key, index), self.row_weights, self.axis)
+        return replace(self, key=jax.random.fold_in(self.key, index))
 
 
 @dataclass(frozen=True)

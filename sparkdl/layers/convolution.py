@@ -1,13 +1,21 @@
-"""Convolution over one, two or three spatial axes; its delta and gradient are convolutions too."""
+"""Convolution over one, two or three spatial axes; its delta and gradient are convolutions too.
+
+XLA's own convolution runs at 95 % of a CPU's matrix-product rate if rows, space and channels lie in this order. In the
+gradient the sum runs over rows, so on a CPU it transposes first: otherwise it falls to 2 GFLOP/s inside a loop.
+Accelerators have a kernel for it as it stands. Shapes that `winograd.suits` names take fewer multiplications on a CPU:
+all three kernels together 0.45 to 0.65 of the time.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import jax.numpy as jnp
 from jax import lax
 
+from sparkdl.layers import winograd
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
 
@@ -89,28 +97,58 @@ class Conv(KernelLayer):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
+        kernel = weights["kernel"]
+        if tiles := self._tiles(kernel.shape, x):
+            y = lax.platform_dependent(
+                kernel, x, cpu=lambda kernel, x: winograd.forward(tiles, kernel, x), default=self._forward
+            )
+        else:
+            y = self._forward(kernel, x)
+        return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        kernel = weights["kernel"]
+
+        def direct(kernel: Array, dy: Array) -> Array:
+            return self._delta(kernel, x.shape[1:-1], dy)
+
+        if tiles := self._tiles(kernel.shape, x):
+            return lax.platform_dependent(
+                kernel, dy, cpu=lambda kernel, dy: winograd.delta(tiles, kernel, dy), default=direct
+            )
+        return direct(kernel, dy)
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        if tiles := self._tiles(weights["kernel"].shape, x):
+            on_cpu = partial(winograd.gradient, tiles)
+        else:
+            on_cpu = partial(self._gradient, rows_first=True)
+        kernel = lax.platform_dependent(x, dy, cpu=on_cpu, default=partial(self._gradient, rows_first=False))
+        return {"kernel": kernel, "bias": dy.sum(axis=range(dy.ndim - 1))} if self.bias else {"kernel": kernel}
+
+    def _forward(self, kernel: Array, x: Array) -> Array:
         windows = self._windows(x.shape[1:-1])
-        y = lax.conv_general_dilated(
+        return lax.conv_general_dilated(
             x,
-            weights["kernel"],
+            kernel,
             window_strides=windows.strides,
             padding=windows.padding,
             rhs_dilation=windows.dilation,
             dimension_numbers=self._layouts("NSC", "SIO", "NSC"),
             feature_group_count=self.groups,
         )
-        return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
 
-    @jitted
-    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        windows = self._windows(x.shape[1:-1])
+    def _delta(self, kernel: Array, inputs: Shape, dy: Array) -> Array:
+        windows = self._windows(inputs)
         padding = [
             (extent - 1 - low, low + inputs - 1 - (outputs - 1) * stride)
             for inputs, outputs, stride, extent, (low, _) in windows.axes()
         ]
         return lax.conv_general_dilated(
             dy,
-            self._transposed(weights["kernel"]),
+            self._transposed(kernel),
             window_strides=(1,) * len(padding),
             padding=padding,
             lhs_dilation=windows.strides,
@@ -119,23 +157,33 @@ class Conv(KernelLayer):
             feature_group_count=self.groups,
         )
 
-    @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+    def _gradient(self, x: Array, dy: Array, rows_first: bool) -> Array:
         windows = self._windows(x.shape[1:-1])
         padding = [
             (low, extent + (outputs - 1) * stride - inputs - low)
             for inputs, outputs, stride, extent, (low, _) in windows.axes()
         ]
-        kernel = lax.conv_general_dilated(  # channels take the place of rows, rows (of every group) that of channels
-            self._groups_as_rows(x),
+        x, layouts = self._groups_as_rows(x), ("CSN", "ISO", "SNC")  # channels and rows change places
+        if rows_first:
+            x, dy, layouts = x.swapaxes(0, -1), jnp.moveaxis(dy, 0, -2), ("NSC", "SIO", "NSC")
+        kernel = lax.conv_general_dilated(
+            x,
             dy,
             window_strides=windows.dilation,
             padding=padding,
             rhs_dilation=windows.strides,
-            dimension_numbers=self._layouts("CSN", "ISO", "SNC"),
+            dimension_numbers=self._layouts(*layouts),
             feature_group_count=self.groups,  # batch_group_count on x itself is up to 400 times slower on CPU
         )
-        return {"kernel": kernel, "bias": dy.sum(axis=range(dy.ndim - 1))} if self.bias else {"kernel": kernel}
+        return jnp.moveaxis(kernel, 0, -2) if rows_first else kernel
+
+    def _tiles(self, kernel: Shape, x: Array) -> winograd.Tiles | None:
+        """How Winograd's convolution would cut x, if it is the faster one on a CPU."""
+        windows = self._windows(x.shape[1:-1])
+        if max(*windows.strides, *windows.dilation, self.groups) > 1:
+            return None
+        tiles = winograd.Tiles(windows.inputs, windows.outputs, tuple(low for low, _ in windows.padding), kernel[0])
+        return tiles if winograd.suits(tiles, kernel, x) else None
 
     def _windows(self, spatial: Shape) -> Windows:
         return Windows.over(spatial, self.size, self.strides, self.padding, self.dilation)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.factored import Factored
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,11 @@ class Dense(KernelLayer):
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
         kernel = x.T @ dy
         return {"kernel": kernel, "bias": dy.sum(axis=0)} if self.bias else {"kernel": kernel}
+
+    def train_backward(
+        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
+    ) -> tuple[Array | None, Weights]:
+        if not (context.factored and self.trainable):
+            return super().train_backward(weights, x, y, dy, kept, context, wants_delta)
+        gradient = {"kernel": Factored(x, dy)} | ({"bias": dy.sum(axis=0)} if self.bias else {})
+        return self.delta(weights, x, y, dy) if wants_delta else None, gradient

@@ -19,6 +19,7 @@ from sparkdl.losses import Loss
 from sparkdl.network import nested_weights
 from sparkdl.spark import progress
 from sparkdl.spark.task import RESULT_SCHEMA, TaskPlan, failure_in, run_task
+from sparkdl.training.step import kept_dtype
 from sparkdl.training.trainer import Epoch, Training
 
 
@@ -105,7 +106,7 @@ def fit(
             training=plan.to_json(),
             workers=workers,
             names=names,
-            features_dtype="uint8" if kinds["features"] == "binary" else plan.dtype,
+            features_dtype="uint8" if kinds["features"] == "binary" else kept_dtype(plan.dtype),
             label_list=kinds["label"] != "double",
             device=device,
             progress=receiver.address,

@@ -21,6 +21,7 @@ from sparkdl.spark.params import DeepArguments, DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.progress import wanted
 from sparkdl.spark.summary import TrainingSummary
+from sparkdl.training.step import kept_dtype
 from sparkdl.training.trainer import Training
 
 
@@ -88,7 +89,7 @@ class DeepModel(PredictionModel, DeepParams, Saved):
         taken = sorted(set(heads) & set(dataset.columns))
         if taken:
             raise ValueError(f"Output column {taken[0]!r} exists already; drop it or name another.")
-        features = columns.features(dataset, self.getFeaturesCol(), self.getComputeDtype())
+        features = columns.features(dataset, self.getFeaturesCol(), kept_dtype(self.getComputeDtype()))
         if not heads:
             return dataset
         scoring = Scoring(
@@ -154,7 +155,7 @@ class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
     numWorkers : int, default 1
     exchange : Exchange or str, default "all_reduce"
     computeDtype : str, default "float32"
-        Or "float64".
+        What layers compute in: "float32", "bfloat16" (weights, loss and sums stay float32) or "float64".
     deviceType : str, default "auto"
         "cpu", "gpu", or "auto": gpu where Spark assigned the task one.
     progress : str, default "auto"
@@ -222,7 +223,7 @@ class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
         plan = self._plan()
         names = {"features": self.getFeaturesCol(), "label": self.getLabelCol()}
         chosen: dict[str, Column] = {
-            "features": columns.features(dataset, names["features"], plan.dtype),
+            "features": columns.features(dataset, names["features"], kept_dtype(plan.dtype)),
             "label": columns.labels(dataset, names["label"]),
         }
         if self.isDefined(self.weightCol) and self.getWeightCol():

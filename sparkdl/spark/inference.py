@@ -22,11 +22,10 @@ from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays, nested_weights
 from sparkdl.spark.columns import decode_features
+from sparkdl.training.step import kept_dtype
 
 Array = np.ndarray[Any, Any]
-Heads = dict[
-    str, Callable[[Array, Array], Array]
-]  # field name -> function of (outputs, predictions), to (n,) or (n, k)
+Heads = dict[str, Callable[[Array, Array], Array]]  # by field name, of (outputs, predictions), to (n,) or (n, k)
 
 KEPT_MODELS = 3  # in a Python worker at a time
 
@@ -146,7 +145,8 @@ def _loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
 
             @jax.jit
             def outputs_and_predictions(weights: Weights, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-                outputs = network.forward(weights, x.astype(scoring.dtype))
+                cast = jax.tree.map(lambda array: array.astype(scoring.dtype), weights)
+                outputs = network.forward(cast, x.astype(scoring.dtype)).astype(kept_dtype(scoring.dtype))
                 return outputs, loss.predict(outputs)
 
         _models[key] = lambda rows: outputs_and_predictions(placed, rows)
@@ -168,17 +168,18 @@ def _prepare_device(device: str) -> None:
 
 def _struct(column: pa.Array, forward: Forward, scoring: Scoring, heads: Heads, lists: set[str]) -> pa.Array:
     rows = decode_features(column, scoring.column, tuple(scoring.network["input_shape"]))
+    dtype = kept_dtype(scoring.dtype)
     with jax.enable_x64(scoring.dtype == "float64"):
         parts = list(_in_batches(rows, forward, scoring.batch))
     outputs, predictions = (
-        np.concatenate(part).astype(scoring.dtype) if parts else np.zeros((0, 1), scoring.dtype)
+        np.concatenate(part).astype(dtype) if parts else np.zeros((0, 1), dtype)
         for part in (zip(*parts, strict=True) if parts else ((), ()))
     )
     fields = []
     for name, head in heads.items():
         values = head(outputs, predictions)
         if name in lists:
-            flat = pa.array(values.astype(scoring.dtype).reshape(-1))
+            flat = pa.array(values.astype(dtype).reshape(-1))
             offsets = np.arange(0, values.size + 1, max(values.shape[1], 1), dtype=np.int32)[: len(values) + 1]
             fields.append(pa.ListArray.from_arrays(pa.array(offsets), flat))
         else:

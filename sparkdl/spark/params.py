@@ -25,7 +25,7 @@ from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
 from sparkdl.specs import Spec
 from sparkdl.training.exchange import Exchange
-from sparkdl.training.trainer import DTYPES
+from sparkdl.training.step import DTYPES
 
 
 class DeepArguments(TypedDict, total=False):
@@ -156,7 +156,7 @@ class DeepParams(
     computeDtype: Param[str] = Param(
         Params._dummy(),
         "computeDtype",
-        f"float type of weights and arithmetic in training and transform: {' or '.join(DTYPES)}.",
+        f"float type that layers compute in, weights being float64 or else float32: {' or '.join(DTYPES)}.",
         one_of("computeDtype", *DTYPES),  # type: ignore[arg-type]
     )
     deviceType: Param[str] = Param(
@@ -277,7 +277,7 @@ class DeepParams(
         return self._set(validationIndicatorCol=value)
 
     def setComputeDtype(self, value: str) -> Self:
-        """Set the float type of weights and arithmetic."""
+        """Set the float type that layers compute in."""
         return self._set(computeDtype=value)
 
     def setDeviceType(self, value: str) -> Self:

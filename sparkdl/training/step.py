@@ -16,8 +16,17 @@ from sparkdl.losses import Loss
 from sparkdl.network import Network, updated
 from sparkdl.training.batches import Rows, Shard
 from sparkdl.training.exchange import WORKERS, Exchange, Sums
+from sparkdl.training.micro_batches import number_of_parts, summed_over_parts
 
 Array = jax.Array
+
+DTYPES = ("float32", "bfloat16", "float64")
+OPTIONS = {"cpu": {"xla_cpu_prefer_vector_width": 512}}  # by platform; LLVM's own choice are 256 bits
+
+
+def kept_dtype(dtype: str) -> str:
+    """The dtype of weights, sums and rows where layers compute in `dtype`: bfloat16 is for layers alone."""
+    return "float64" if dtype == "float64" else "float32"
 
 
 class State(NamedTuple):
@@ -55,26 +64,39 @@ def make_step(
     exchange: Exchange,
     mesh: Mesh,
     seed: int,
+    dtype: str | None = None,
 ) -> Any:
     """`step(state, features, labels, weights) -> (state, totals)`, compiled; `state` is given up to it.
 
     The rows are those of all workers, split over the mesh axis "workers"; `totals` are the sums over rows of
-    weight * (loss + regularization), weight * metric, and weight.
+    weight * (loss + regularization), weight * metric, and weight. Layers compute in `dtype`, by default that of the
+    weights; loss, sums over parts and workers, and the update are in the weights' own.
     """
+    platform = mesh.devices.flat[0].platform
 
     def objective_penalty(learned: Any, weights: Any) -> Any:
         return jnp.asarray(network.penalty(updated(weights, learned)), _float_type(weights))
 
     def step(state: State, features: Array, labels: Array, row_weights: Array) -> tuple[State, Array]:
-        x = features.astype(_float_type(state.weights))
-        row_weights = row_weights.astype(x.dtype)
+        wide = _float_type(state.weights)
+        weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), state.step), jax.lax.axis_index(WORKERS))
-        context = Context(key, row_weights, WORKERS)
-        outputs, kept = network.train_forward(state.weights, x, context)
-        labels = _as_labels(labels, outputs)
-        dy = loss.delta(outputs, labels, row_weights)
-        _, gradient = network.train_backward(state.weights, x, outputs, dy, kept, context, False)
-        totals = _totals(loss, outputs, labels, row_weights)
+
+        def sums(part: Array, features: Array, labels: Array, row_weights: Array) -> tuple[Sums, Any]:
+            x = features.astype(dtype or wide)
+            context = Context(jax.random.fold_in(key, part), row_weights, WORKERS, factored=platform == "cpu")
+            outputs, kept = network.train_forward(weights, x, context)
+            scores = outputs.astype(wide)
+            labels = _as_labels(labels, scores)
+            dy = loss.delta(scores, labels, row_weights).astype(outputs.dtype)
+            _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
+            gradient = jax.tree.map(lambda array: array.astype(wide), gradient)
+            statistics = network.new_statistics(state.weights, kept)
+            return Sums(gradient, _totals(loss, scores, labels, row_weights)), statistics
+
+        row = jax.ShapeDtypeStruct((1, *features.shape[1:]), dtype or wide)
+        parts = number_of_parts(network, weights, row, features.shape[0], platform)
+        own, statistics = summed_over_parts(sums, parts, (features, labels, row_weights.astype(wide)))
 
         learned = network.learned(state.weights)
         penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
@@ -86,15 +108,15 @@ def make_step(
             return optax.apply_updates(learned, changes), optimizer
 
         (learned, optimizer), exchanged, totals = exchange.apply(
-            Sums(gradient, totals), (learned, state.optimizer), state.exchange, update
+            own, (learned, state.optimizer), state.exchange, update
         )
-        weights = updated(updated(state.weights, learned), network.new_statistics(state.weights, kept))
+        weights = updated(updated(state.weights, learned), statistics)
         return State(weights, optimizer, exchanged, state.step + 1), totals.at[0].add(penalty * totals[2])
 
     split = P(WORKERS)
     # check_vma would make jax.vjp of a layer sum its gradient over workers; ours are this worker's, and summed once.
     mapped = jax.shard_map(step, mesh=mesh, in_specs=(P(), split, split, split), out_specs=(P(), P()), check_vma=False)
-    return jax.jit(mapped, donate_argnums=0)
+    return jax.jit(mapped, donate_argnums=0, compiler_options=OPTIONS.get(platform))
 
 
 def make_score(network: Network, loss: Loss, mesh: Mesh) -> Any:

@@ -18,11 +18,10 @@ from sparkdl.network import Network
 from sparkdl.optimizers import SGD, Optimizer
 from sparkdl.specs import Spec, check_range
 from sparkdl.training.batches import Plan, Rows, Shard, batches, epoch_order, prefetched
+from sparkdl.training.compilation import kept_by_every_process
 from sparkdl.training.exchange import WORKERS, AllReduce, Exchange
 from sparkdl.training.meter import Meter, Report
-from sparkdl.training.step import abstract_rows, initial_state, make_score, make_step, place, replicate
-
-DTYPES = ("float32", "float64")
+from sparkdl.training.step import DTYPES, abstract_rows, initial_state, make_score, make_step, place, replicate
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,8 @@ class Training(Spec):
     shuffle : bool
         Whether rows are seen in another order every epoch.
     dtype : str
-        "float32", or "float64" where JAX has it enabled.
+        What layers compute in: "float32"; "bfloat16", for devices that are faster in it, with weights, loss, sums and
+        validation in float32; or "float64" where JAX has it enabled.
     """
 
     network: Network
@@ -211,17 +211,20 @@ def train(plan: Training, share: Share, validation: Share, mesh: Mesh, report: R
     exchange = Exchange.of(plan.exchange)
     # Compiled without optimization: random numbers run once, and their code is slow to optimize.
     init = jax.jit(network.init, compiler_options={"xla_backend_optimization_level": 0})
-    weights = init(jax.random.key(plan.seed))
+    with kept_by_every_process():
+        weights = init(jax.random.key(plan.seed))
     state = replicate(initial_state(network, weights, transformation, exchange), mesh)
     if not plan.epochs:
         return Result(_host(state.weights), [], 0.0)
 
     started = time.perf_counter()
     batch = abstract_rows(share.shards[0], schedule.rows, mesh)
-    step = make_step(network, loss, transformation, exchange, mesh, plan.seed).lower(state, *batch).compile()
-    if scoring:
-        batch = abstract_rows(validation.shards[0], scoring.rows, mesh)
-        score = make_score(network, loss, mesh).lower(state.weights, *batch).compile()
+    step = make_step(network, loss, transformation, exchange, mesh, plan.seed, plan.dtype)
+    with kept_by_every_process():
+        step = step.lower(state, *batch).compile()
+        if scoring:
+            batch = abstract_rows(validation.shards[0], scoring.rows, mesh)
+            score = make_score(network, loss, mesh).lower(state.weights, *batch).compile()
     compile_seconds = time.perf_counter() - started
 
     history: list[Epoch] = []

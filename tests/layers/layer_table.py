@@ -63,3 +63,9 @@ POOLS = [
     Row(GlobalMaxPool(), (3, 4, 2), refused=(2,)),
     Row(GlobalMaxPool(), (2, 3, 2, 2), refused=(1, 2, 3, 2, 2)),
 ]
+
+# Shapes that a CPU convolves by Winograd's method: 32 channels and more.
+WINOGRAD = [
+    Row(Conv(32, (3, 3), padding="same"), (6, 5, 32), refused=(6, 5)),
+    Row(Conv(33, (5, 5), padding=((1, 3), (2, 0))), (9, 8, 32), refused=(9, 8)),
+]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.ml import Pipeline
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
@@ -41,6 +44,27 @@ def as_bytes(rows: DataFrame) -> DataFrame:
 
 
 # Learning
+
+
+def test_a_second_fit_of_equal_shapes_compiles_nothing(spark: SparkSession) -> None:
+    """Whatever the rows hold, as between the folds of a CrossValidator."""
+
+    def listed(batches: Any) -> Any:
+        list(batches)
+        folder = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0]) / "jax-compilation-cache"
+        yield pa.RecordBatch.from_pydict({"name": sorted(path.name for path in folder.glob("jit_step-*-cache"))})
+
+    def programs() -> set[str]:
+        return {row.name for row in spark.range(1).repartition(1).mapInArrow(listed, "name string").collect()}
+
+    network = Network([Flatten(), Dense(7), Relu(), Dense(3)], input_shape=NETWORK.input_shape)
+    deep = classifier(network=network, numWorkers=2, batchSize=1000)
+    before = programs()
+    deep.fit(spark.createDataFrame(table()))
+    after = programs()
+    assert len(after - before) == 2  # one a rank
+    deep.fit(spark.createDataFrame(table(labels=LABELS[::-1])))
+    assert programs() == after
 
 
 def test_a_classifier_in_a_pipeline_learns_to_tell_images_apart(spark: SparkSession) -> None:

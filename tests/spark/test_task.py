@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -59,6 +60,22 @@ def test_a_worker_gets_the_tasks_cpus_and_one_gpu(
     environment = task._environment(Context(rank, gpus), device, HOSTS)  # type: ignore[arg-type]
     assert environment["PJRT_NPROC"] == "3"
     assert (environment["JAX_PLATFORMS"], environment.get("CUDA_VISIBLE_DEVICES")) == expected
+
+
+def test_a_worker_takes_large_pages_and_keeps_compiled_programs_with_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("GLIBC_TUNABLES", "JAX_COMPILATION_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
+    environment = task._environment(Context(0, None), "cpu", HOSTS)  # type: ignore[arg-type]
+    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    assert Path(environment["JAX_COMPILATION_CACHE_DIR"]).parent == tmp_path
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/of/the/user")
+    environment = task._environment(Context(0, None), "cpu", HOSTS)  # type: ignore[arg-type]
+    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.check=1"
+    assert "JAX_COMPILATION_CACHE_DIR" not in environment  # the worker inherits the user's
 
 
 OWN: dict[str, Any] = {"rows": (5, 1), "wrong": "", "port": 1, "alarm": {}}

@@ -203,6 +203,22 @@ def test_so_they_do_with_convolution_penalties_clipping_decay_and_schedule(share
     assert_close(trained(plan, IMAGES, shares), expected, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize(("inputs", "factored"), [(72, 1), (4, 0)])
+def test_few_rows_of_a_large_kernel_are_exchanged_instead_of_its_gradient(
+    inputs: int, factored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gathers: list[Any] = []
+    gather = lax.all_gather
+    monkeypatch.setattr(lax, "all_gather", lambda *arguments: gathers.append(arguments) or gather(*arguments))
+    network = Network([Dense(200, kernel_initializer=Waves()), Tanh(), Dense(3)], input_shape=(inputs,))
+    plan = training(network, batch_size=24)
+    rows = PLAIN._replace(features=IMAGES.features.reshape(24, -1)[:, :inputs] / 255, weights=WEIGHTED.weights)
+    alone = trained(plan, rows, (24,))
+    assert not gathers
+    assert_close(trained(plan, rows, (13, 0, 11)), alone)
+    assert len(gathers) == factored
+
+
 @pytest.mark.parametrize("part", ["clip_value", "clip_layer_norm", "clip_norm", "weight_decay", "schedule"])
 def test_every_part_of_that_optimizer_matters(part: str) -> None:
     """Else the test above would not notice its absence."""

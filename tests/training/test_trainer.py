@@ -42,6 +42,28 @@ def test_a_disk_is_told_from_the_ring_around_it() -> None:
     assert result.history[0].loss > 4 * result.history[-1].loss
 
 
+def test_bfloat16_learns_as_well_and_keeps_weights_in_float32() -> None:
+    points = RANDOM.uniform(-1, 1, size=(600, 2)).astype("float32")
+    inside = (points**2).sum(axis=1) < 2 / np.pi
+    network = Network([Dense(16), Tanh(), Dense(2)], input_shape=(2,))
+    options = {"optimizer": "adam", "step_size": 0.03, "batch_size": 32, "epochs": 30}
+    narrow, wide = (
+        training.fit(network, (points, inside), dtype=dtype, **options) for dtype in ("bfloat16", "float32")
+    )
+    assert narrow.history[-1].metric == pytest.approx(wide.history[-1].metric, abs=0.02)
+    assert narrow.history[0].loss == pytest.approx(wide.history[0].loss, rel=0.02)
+    assert narrow.history[0].loss != wide.history[0].loss
+    assert {str(array.dtype) for _, array in named_arrays(narrow.weights)} == {"float32"}
+
+
+def test_updates_too_small_for_bfloat16_add_up() -> None:
+    """1,000 steps of 2^-10 away from 1, each of them lost in 8 bits."""
+    network = Network([Dense(1, kernel_initializer="ones", bias=False)], input_shape=(1,))
+    options = {"loss": "absolute_error", "batch_size": 1, "epochs": 1, "step_size": 2.0**-10, "dtype": "bfloat16"}
+    result = training.fit(network, (np.ones((1000, 1)), np.full((1000, 1), 4.0)), **options)
+    assert result.weights["dense_0"]["kernel"][0, 0] == pytest.approx(1 + 1000 / 1024, rel=1e-6)
+
+
 def test_a_linear_network_finds_the_least_squares_solution() -> None:
     """Of several outputs, to the last digits, though the labels are noisy."""
     labels = X @ [[1, -2, 0.5], [0, 3, 1]] + [1, 2, 3] + RANDOM.normal(size=(50, 3))

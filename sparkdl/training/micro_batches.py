@@ -1,0 +1,103 @@
+"""Into how many parts a worker's batch is cut, so that what forward leaves for backward stays in a CPU's cache.
+
+A step runs forward and backward over one part after the other and adds up their sums, which is the same update: all
+losses, metrics and gradients are sums over rows. On the CIFAR-10 network of TensorFlow's tutorial, one core, a step of
+128 rows takes 0.48 of the time in parts of 16 rows, 0.60 in parts of 32, 0.50 in parts of 8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from sparkdl.layers.base import Array, Context
+from sparkdl.layers.factored import Factored, is_factored
+from sparkdl.network import Network
+
+CACHE_BYTES = 16_000_000  # that a part's rows may leave for backward, twice that of L2 and L3 caches a core
+
+
+def number_of_parts(network: Network, weights: Any, row: jax.ShapeDtypeStruct, rows: int, platform: str) -> int:
+    """Parts for a batch of so many rows.
+
+    Parameters
+    ----------
+    network : Network
+    weights : nested dict of arrays
+        Their dtype is that of the computation.
+    row : ShapeDtypeStruct
+        Shape (1, *input_shape) and dtype of the network's input.
+    rows : int
+        Of the batch that one worker holds.
+    platform : str
+        JAX's name of the device's kind. Only "cpu" cuts: an accelerator is best used by large batches.
+
+    Returns
+    -------
+    int
+        1 for a network with layers that look at the whole batch, as batch normalization does.
+    """
+    if platform != "cpu":
+        return 1
+    whole: list[bool] = []
+    kept = jax.eval_shape(
+        lambda weights, x, key: network.train_forward(weights, x, _Probe(key, jnp.ones(1), whole=whole)),
+        weights,
+        row,
+        jax.ShapeDtypeStruct((), jax.random.key(0).dtype),
+    )
+    if whole:
+        return 1
+    # No fewer than make up for the weights, which every part reads and whose gradient it adds to.
+    most = max(CACHE_BYTES, _bytes(weights)) // max(1, _bytes(kept))
+    fewest = -(-rows // max(1, most))
+    return min(range(fewest, 2 * fewest), key=lambda parts: -rows % parts)
+
+
+def summed_over_parts(sums: Callable[..., Any], parts: int, rows: tuple[Array, ...]) -> Any:
+    """`sums(part, *rows)` added up over `parts` parts of the rows, missing ones being zeros.
+
+    A loop, not one part written after the other: XLA then gives every part the same memory. Where `sums` leaves
+    `Factored` gradients, their rows are collected instead.
+    """
+    if parts == 1:
+        return sums(jnp.int32(0), *rows)
+    size = -(-rows[0].shape[0] // parts)
+
+    def cut(array: Array) -> Array:
+        padding = [(0, parts * size - array.shape[0]), *[(0, 0)] * (array.ndim - 1)]
+        return jnp.pad(array, padding).reshape(parts, size, *array.shape[1:])
+
+    def add(total: list[Array], part: tuple[Array, ...]) -> tuple[list[Array], list[Factored]]:
+        leaves = jax.tree.leaves(sums(*part), is_leaf=is_factored)
+        arrays = [leaf for leaf in leaves if not is_factored(leaf)]
+        return jax.tree.map(jnp.add, total, arrays), [leaf for leaf in leaves if is_factored(leaf)]
+
+    inputs = (jnp.arange(parts, dtype=jnp.int32), *map(cut, rows))
+    shapes = jax.eval_shape(lambda inputs: sums(*(array[0] for array in inputs)), inputs)
+    leaves, structure = jax.tree.flatten(shapes, is_leaf=is_factored)
+    zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in leaves if not is_factored(leaf)]
+    added, collected = jax.lax.scan(add, zeros, inputs)
+    arrays = iter(added)
+    pairs = iter([Factored(*(array.reshape(-1, array.shape[-1]) for array in pair)) for pair in collected])
+    return jax.tree.unflatten(structure, [next(pairs) if is_factored(leaf) else next(arrays) for leaf in leaves])
+
+
+@dataclass(frozen=True)
+class _Probe(Context):
+    """Notes whether a layer asks for a sum over the batch of all workers, which parts would not have."""
+
+    whole: list[bool] = field(default_factory=list)
+
+    def sum_over_workers(self, value: Array) -> Array:
+        self.whole.append(True)
+        return value
+
+
+def _bytes(tree: Any) -> int:
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
