@@ -1,0 +1,92 @@
+"""The step that a JAX user writes by hand: `jax.grad` of a network's plain forward pass, and SGD."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from contestants.resnet import Residual
+from jax import lax
+
+from sparkdl.layers import BatchNorm, KernelLayer, Layer, MaxPool, Relu
+from sparkdl.layers.base import Array, Weights
+from sparkdl.layers.windows import Windows
+from sparkdl.network import Network
+
+
+def plain_forward(layer: Layer, weights: Weights, x: Array) -> tuple[Array, Weights]:
+    """The layer's output in training, by XLA's and textbook forms, and its new running statistics.
+
+    x  (batch, *input_shape), in the dtype to compute in; kernels are cast to it, statistics are at least float32
+    """
+    if isinstance(layer, Network):
+        new: Weights = {}
+        for name, inner in zip(layer.names, layer.layers, strict=True):
+            x, own = plain_forward(inner, weights.get(name, {}), x)
+            new |= {name: own} if own else {}
+        return x, new
+    if isinstance(layer, Residual):
+        y, body = plain_forward(layer.body, weights["body"], x)
+        if layer.shortcut is None:
+            return y + x, {"body": body}
+        beside, shortcut = plain_forward(layer.shortcut, weights["shortcut"], x)
+        return y + beside, {"body": body, "shortcut": shortcut}
+    if isinstance(layer, BatchNorm):
+        return _batch_norm(layer, weights, x)
+    if isinstance(layer, MaxPool):
+        return _max_pool(layer, x), {}
+    if isinstance(layer, Relu):
+        return jax.nn.relu(x), {}
+    if isinstance(layer, KernelLayer):
+        weights = {name: value.astype(x.dtype) for name, value in weights.items()}
+    return layer.forward(weights, x), {}
+
+
+def _batch_norm(layer: BatchNorm, weights: Weights, x: Array) -> tuple[Array, Weights]:
+    wide = x.astype(np.promote_types(x.dtype, np.float32))
+    axes = tuple(range(x.ndim - 1))
+    mean, variance = wide.mean(axes), wide.var(axes)
+    over_rows = (*(None for _ in axes), slice(None))
+    y = (wide - mean[over_rows]) * lax.rsqrt(variance + layer.epsilon)[over_rows]
+    y = y * weights["scale"][over_rows] + weights["bias"][over_rows]
+    old, batch = (weights["mean"], weights["variance"]), (mean, variance)
+    moved = [layer.momentum * a + (1 - layer.momentum) * b for a, b in zip(old, batch, strict=True)]
+    return y.astype(x.dtype), dict(zip(("mean", "variance"), moved, strict=True))
+
+
+def _max_pool(layer: MaxPool, x: Array) -> Array:
+    """XLA's own, whose gradient is its select-and-scatter."""
+    windows = Windows.over(x.shape[1:-1], layer.size, layer.strides or layer.size, layer.padding)
+    size, strides = (1, *windows.size, 1), (1, *windows.strides, 1)
+    return lax.reduce_window(x, -jnp.inf, lax.max, size, strides, ((0, 0), *windows.padding, (0, 0)))
+
+
+def plain_step(network: Network, step_size: float, dtype: str) -> Callable[[Weights, Array, Array], Weights]:
+    """A jitted `step(weights, images, classes) -> weights` of SGD that gives up `weights`.
+
+    Weights stay float32; the network's arithmetic is in `dtype`, the loss's and the statistics' in float32 at least.
+    """
+
+    def mean_loss(learned: Weights, weights: Weights, images: Array, classes: Array) -> tuple[Array, Weights]:
+        outputs, statistics = plain_forward(network, _merged(weights, learned), images.astype(dtype))
+        outputs = outputs.astype(np.promote_types(outputs.dtype, np.float32))
+        return optax.softmax_cross_entropy_with_integer_labels(outputs, classes).mean(), statistics
+
+    def step(weights: Weights, images: Array, classes: Array) -> Weights:
+        learned = network.learned(weights)
+        gradient, statistics = jax.grad(mean_loss, has_aux=True)(learned, weights, images, classes)
+        learned = jax.tree.map(lambda weight, slope: weight - step_size * slope, learned, gradient)
+        return _merged(_merged(weights, learned), statistics)
+
+    return jax.jit(step, donate_argnums=0)
+
+
+def _merged(weights: Any, part: Any) -> Any:
+    """`weights` with the arrays of `part` in place of its own."""
+    if not isinstance(part, dict):
+        return part
+    return weights | {name: _merged(weights.get(name), value) for name, value in part.items()}
