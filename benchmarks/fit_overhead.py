@@ -3,9 +3,9 @@
     python benchmarks/fit_overhead.py [--quick] [--json FILE]
 
 Fits of one worker and runs of the loop take turns, so that a machine whose speed drifts hits both alike. The loop is a
-process of its own with as many threads; it takes the same network over the same batches, held in memory and unshuffled,
-with no mesh, no exchange, no prefetching and no progress. Figures: `training_over_bare_loop` (ratio of the medians of
-an epoch's time), `overhead_s` (median of a fit's time outside of compiling and training), `compile_s`.
+process of its own with a worker's environment; it runs the same compiled step over batches of the same size, in memory
+and unshuffled, with no prefetching, no progress and no metrics read. Figures: `training_over_bare_loop` (ratio of the
+medians of an epoch's time), `overhead_s` (median of a fit's time outside of compiling and training), `compile_s`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from typing import Any
 
 import jax
 import numpy as np
-import optax
 import pyarrow.compute as pc
+from jax.sharding import Mesh
 from reporting import arguments, write
 
 from sparkdl import DeepClassifier, Network, datasets
-from sparkdl.layers import Context, Conv, Dense, Flatten, MaxPool, Relu, Rescale
+from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
+from sparkdl.training.batches import Plan
+from sparkdl.training.exchange import WORKERS, AllReduce
+from sparkdl.training.step import initial_state, make_step, replicate
 
 NETWORK = Network(
     [
@@ -61,40 +64,31 @@ def rows() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 def bare_loop(epochs: int) -> list[float]:
     """Seconds of every epoch of a plain loop over a jitted step."""
     images, labels = rows()
-    batches = [(images[i : i + BATCH], labels[i : i + BATCH]) for i in range(0, len(images) - BATCH + 1, BATCH)]
+    size = Plan((len(images),), BATCH).rows
+    batches = [(images[i : i + size], labels[i : i + size]) for i in range(0, len(images) - size + 1, size)]
     transformation = OPTIMIZER.transformation(STEP_SIZE, epochs * len(batches), len(batches))
-    ones = jax.numpy.ones(BATCH)
-
-    def step(weights: Any, state: Any, images: Any, labels: Any) -> tuple[Any, Any, Any]:
-        context = Context(jax.random.key(0), ones)
-        x = images.astype("float32")
-        outputs, kept = NETWORK.train_forward(weights, x, context)
-        dy = LOSS.delta(outputs, labels, ones)
-        _, gradient = NETWORK.train_backward(weights, x, outputs, dy, kept, context, False)
-        mean = jax.tree.map(lambda part: part / BATCH, gradient)
-        changes, state = transformation.update(mean, state, weights)
-        return optax.apply_updates(weights, changes), state, LOSS.value(outputs, labels, ones)
-
-    jitted = jax.jit(step, donate_argnums=(0, 1))
-    weights = NETWORK.init(0)
-    state = transformation.init(weights)
-    weights, state, _ = jitted(weights, state, *batches[0])
+    ones, mesh, exchange = np.ones(size, np.float32), Mesh(np.array(jax.devices()[:1]), (WORKERS,)), AllReduce()
+    step = make_step(NETWORK, LOSS, transformation, exchange, mesh, seed=0)
+    state = replicate(initial_state(NETWORK, NETWORK.init(0), transformation, exchange), mesh)
+    state, _ = step(state, *batches[0], ones)
     seconds = []
     for _ in range(epochs):
         started = time.perf_counter()
-        losses = []
         for batch in batches:
-            weights, state, loss = jitted(weights, state, *batch)
-            losses.append(loss)
-        jax.block_until_ready(losses)
+            state, _ = step(state, *batch, ones)
+        jax.block_until_ready(state)
         # per row, since the loop leaves out the rows that do not fill a batch
-        seconds.append((time.perf_counter() - started) / (len(batches) * BATCH))
+        seconds.append((time.perf_counter() - started) / (len(batches) * size))
     return seconds
 
 
 def bare_loop_in_process(epochs: int) -> list[float]:
-    """`bare_loop` in a process with one thread, like a worker's."""
-    environment = os.environ | {"PJRT_NPROC": "1", "JAX_PLATFORMS": "cpu"}
+    """`bare_loop` in a process with one thread and large pages, like a worker's."""
+    environment = os.environ | {
+        "PJRT_NPROC": "1",
+        "JAX_PLATFORMS": "cpu",
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    }
     command = [sys.executable, __file__, "--bare", str(epochs)]
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
 

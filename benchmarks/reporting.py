@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("sparkdl-jax", "jax", "jaxlib", "numpy", "pyspark")
+PACKAGES = ("sparkdl-jax", "jax", "jaxlib", "numpy", "optax", "pyspark", "tensorflow-cpu", "torch")
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ class Sums(NamedTuple):
     Attributes
     ----------
     gradient : nested dict of arrays
-        Sum over rows of weight * dloss/dweights; on a CPU those of dense kernels come `Factored`.
+        Sum over rows of weight * dloss/dweights.
     totals : Array, shape (3,)
         Sums over rows of weight * loss, weight * metric, and weight.
     """
@@ -38,8 +38,11 @@ class Sums(NamedTuple):
 class Exchange(Spec):
     """How the workers of a fit agree; its methods run inside the compiled step, on every worker.
 
-    `state` is whatever the exchange remembers from step to step.
+    `state` is whatever the exchange remembers from step to step. One that sets `takes_factored` is given the gradients
+    of dense kernels `Factored` where layers leave them so.
     """
+
+    takes_factored: ClassVar[bool] = False
 
     def init(self, learned: Any) -> Any:
         """The state before the first step."""
@@ -71,6 +74,8 @@ class AllReduce(Exchange):
     collective a step instead of one an array. A `Factored` gradient whose rows, of all workers, are fewer numbers than
     the matrix is exchanged as these rows, and every worker multiplies.
     """
+
+    takes_factored = True
 
     def apply(self, sums: Sums, params: Any, state: Any, update: Callable[[Any, Any], Any]) -> tuple[Any, Any, Array]:
         gradient, totals = _over_workers(sums, lax.psum(1, WORKERS))

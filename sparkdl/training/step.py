@@ -12,6 +12,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from sparkdl.layers.base import Context
+from sparkdl.layers.factored import multiplied
 from sparkdl.losses import Loss
 from sparkdl.network import Network, updated
 from sparkdl.training.batches import Rows, Shard
@@ -97,6 +98,8 @@ def make_step(
         row = jax.ShapeDtypeStruct((1, *features.shape[1:]), dtype or wide)
         parts = number_of_parts(network, weights, row, features.shape[0], platform)
         own, statistics = summed_over_parts(sums, parts, (features, labels, row_weights.astype(wide)))
+
+        own = own if exchange.takes_factored else multiplied(own)
 
         learned = network.learned(state.weights)
         penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)

@@ -1,0 +1,180 @@
+"""The paper's benchmark: CIFAR-10 on one core and on two, beside TensorFlow, PyTorch and TorchDistributor.
+
+    python benchmarks/cifar10.py [--quick] [--json FILE] [--data DIR] [--only NAMES] [--steps N] [--rounds N]
+                                 [--learn STEPS] [--plot FILE]
+
+Model and hyperparameters are those of TensorFlow's CIFAR-10 tutorial, in float32. Every contestant is a process of its
+own on the same cores; all are started and warmed up first and then take turns of so many steps of 128 rows, while the
+others sleep, in an order that rotates from round to round, so that a machine whose speed drifts hits all alike.
+
+- `ours_1`, `tensorflow_1`, ...: forward, backward and update on one prepared batch, on so many cores. `ours_pair` is
+  two copies of `ours_1` at once, each on a core of its own: what two cores of this machine are worth.
+- `ours_fit_1`, ...: the whole path with random crops, flips, brightness and contrast; ours is `DeepClassifier.fit` on
+  Spark with a worker for each core, timed by its epoch's seconds; the others read shuffled batches from memory.
+  `torchdistributor_fit_2` is two processes of 64 rows each, timed within.
+
+The table's last column is the mean objective of the last turn; all that step on the prepared batch come to the same.
+
+Figures: for every contestant `<name>_ms`, the median of a step's milliseconds; `step_1_over_...` and `fit_N_over_...`,
+ours / theirs, against the faster of their modes (plain or XLA; eager or torch.compile); `speedup_2`, rows a second of a
+fit with two workers over one; `ceiling_speedup_2`, the same of the two copies. Of learning, where all start from the
+same weights and take the same rows in every step, and each draws its augmentation by itself: `<name>_loss`, the mean
+objective (cross-entropy and decay) of the last epoch, `<name>_accuracy` on test rows, and `loss_over_tensorflow`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import jax
+import numpy as np
+from contestants import tutorial
+from contestants.learning import draw, learned, taught
+from contestants.ours import write_weights
+from contestants.roster import LEARNERS, RATIOS, TIMED, chosen
+from contestants.serve import Turn
+from contestants.turns import Contestant, ContestantError, started, turn
+from reporting import arguments, write
+
+from sparkdl import datasets
+
+Turns = dict[str, list[Turn]]
+
+
+def write_rows(folder: Path, directory: Path | None, steps: int) -> None:
+    """Write the rows that everybody reads, of the data set or, without one, generated for turns of so many steps."""
+    if directory is None:
+        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; the images are generated")
+        generator = np.random.default_rng(tutorial.SEED)
+        shape = (steps * tutorial.BATCH, tutorial.SIDE, tutorial.SIDE, 3)
+        images = generator.integers(0, 256, shape, np.uint8)
+        tutorial.write_rows(folder, "train", images, generator.integers(0, 10, len(images)))
+        return
+    table = datasets.cifar10(directory)
+    images = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, tutorial.SIDE, tutorial.SIDE, 3)
+    classes = {name: number for number, name in enumerate(datasets.CIFAR10_CLASSES)}
+    labels = np.array([classes[name] for name in table["label"].to_pylist()])
+    splits = np.array(table["split"].to_pylist())
+    for split in ("train", "test"):
+        tutorial.write_rows(folder, split, images[splits == split], labels[splits == split])
+
+
+def race(contestants: list[Contestant], folder: Path, rounds: int, steps: int) -> Turns:
+    """Every contestant's turns."""
+    turns: Turns = {contestant.name: [] for contestant in contestants}
+    with started(contestants, folder, steps) as processes:
+        for number in range(rounds):
+            first = number % len(contestants)
+            for contestant in contestants[first:] + contestants[:first]:
+                turns[contestant.name].append(turn(processes[contestant.name], steps))
+            print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    return turns
+
+
+def timings(turns: Turns) -> dict[str, float]:
+    """The figures of the race."""
+    medians = {name: statistics.median(milliseconds(answers)) for name, answers in turns.items()}
+    figures = {f"{name}_ms": value for name, value in medians.items()}
+    for figure, (ours, peers) in RATIOS.items():
+        present = [medians[peer] for peer in peers if peer in medians]
+        if ours in medians and present:
+            figures[figure] = medians[ours] / min(present)
+    for figure, one, two, copies in (
+        ("speedup_2", "ours_fit_1", "ours_fit_2", 1),
+        ("ceiling_speedup_2", "ours_1", "ours_pair", 2),
+    ):
+        if {one, two} <= medians.keys():
+            figures[figure] = copies * medians[one] / medians[two]
+    return figures
+
+
+def milliseconds(answers: list[Turn]) -> list[float]:
+    """Of a step, for every turn."""
+    return [answer["seconds"] / answer["steps"] * 1e3 for answer in answers]
+
+
+def show(contestants: list[Contestant], turns: Turns) -> None:
+    """Print the race's table."""
+    rivals = {peer: ours for ours, peers in RATIOS.values() for peer in peers}
+    print(f"{'contestant':<24}{'cores':>6}{'ms a step':>11}{'min':>9}{'rows/s':>9}{'ours/peer':>11}{'loss':>9}")
+    for contestant in contestants:
+        times = milliseconds(turns[contestant.name])
+        median, rival = statistics.median(times), rivals.get(contestant.name)
+        ratio = f"{statistics.median(milliseconds(turns[rival])) / median:.3f}" if rival in turns else "-"
+        rate = tutorial.BATCH * contestant.copies / median * 1e3
+        line = f"{contestant.name:<24}{contestant.cores:>6}{median:>11.2f}{min(times):>9.2f}{rate:>9,.0f}{ratio:>11}"
+        print(f"{line}{turns[contestant.name][-1]['loss']:>9.4f}")
+    for contestant in contestants:
+        if walls := [answer["wall"] for answer in turns[contestant.name] if "wall" in answer]:
+            print(
+                f"a whole run of {contestant.name}, processes and compiling included: {statistics.median(walls):.1f} s"
+            )
+
+
+def parsed() -> argparse.Namespace:
+    """The options, with defaults by --quick."""
+    parser = arguments(__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of CIFAR-10's binary files")
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=(), metavar="NAMES", help="only these: a,b"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of a turn (default: 40; quick: 6)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="turns of each (default: 9; quick: 2)")
+    parser.add_argument("--learn", type=int, metavar="STEPS", help="steps of learning (default: 5000; quick: 40)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the learning curves there")
+    options = parser.parse_args()
+    for name, quick, full in (("steps", 6, 40), ("rounds", 2, 9), ("learn", 40, 5000)):
+        if getattr(options, name) is None:
+            setattr(options, name, quick if options.quick else full)
+    names = [contestant.name for contestant in (*TIMED, *LEARNERS)]
+    for name in options.only:
+        if name not in names:
+            parser.error(f"--only names contestants, received {name!r}; choose among {', '.join(names)}.")
+    if options.steps < 1 or options.rounds < 1 or options.learn < 0:
+        parser.error("--steps and --rounds must be at least 1 and --learn at least 0; give larger numbers.")
+    return options
+
+
+def measured(options: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """Run the benchmark with its files in `folder`, print its tables; its figures."""
+    directory = options.data or datasets.data_directory()
+    racers, learners = chosen(options.only, options.quick, learns=directory is not None)
+    write_rows(folder, directory, options.steps)
+    write_weights(folder)
+    figures: dict[str, float] = {}
+    if racers:
+        print(f"{options.rounds} rounds, in turns of {options.steps} steps of {tutorial.BATCH} rows")
+        turns = race(racers, folder, options.rounds, options.steps)
+        show(racers, turns)
+        figures |= timings(turns)
+    if learners and options.learn:
+        lessons = taught(learners, folder, options.learn)
+        figures |= learned(lessons)
+        if options.plot:
+            draw(options.plot, lessons)
+    elif options.plot:
+        print("nothing is drawn, since nobody learns")
+    return figures
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = parsed()
+    jax.config.update("jax_platforms", "cpu")  # this process only draws the initial weights
+    with TemporaryDirectory(prefix="sparkdl-cifar10-", ignore_cleanup_errors=True) as folder:
+        try:
+            figures = measured(options, Path(folder))
+        except ContestantError as error:
+            sys.exit(str(error))
+    for name, value in figures.items():
+        print(f"{name} {value:.3f}")
+    write(options.json, figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Which rows a fit on Spark takes in every step, found out from outside, so that others can train on the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sparkdl.spark import columns
+from sparkdl.training.batches import Plan, epoch_order
+
+Array = np.ndarray[Any, Any]
+
+
+def shares(dataset: DataFrame, features: str, label: str, workers: int, dtype: str = "float32") -> list[Array]:
+    """For every worker the ids of its rows, in the order of its shard.
+
+    A row's hash decides both (see `sparkdl.spark.cluster.fit`); rows that are equal may change places.
+
+    Parameters
+    ----------
+    dataset : DataFrame
+        With a column `id` of integers besides those that a fit reads.
+    features, label : str
+        The columns that the fit reads.
+    workers : int
+    dtype : str
+        The fit's `computeDtype`.
+    """
+    read = (columns.features(dataset, features, dtype), columns.labels(dataset, label))
+    keyed = dataset.select("id", F.xxhash64(*read).alias("key")).repartition(workers, "key")
+    table = keyed.withColumn("worker", F.spark_partition_id()).toArrow()
+    ids, keys, owners = (table[name].to_numpy() for name in ("id", "key", "worker"))
+    return [ids[owners == worker][np.argsort(keys[owners == worker], kind="stable")] for worker in range(workers)]
+
+
+def global_batches(shares: list[Array], batch_size: int, seed: int, epochs: int) -> list[list[Array]]:
+    """The ids of the rows that all workers together take, for every step of every epoch."""
+    plan = Plan(tuple(map(len, shares)), batch_size)
+    result = []
+    for epoch in range(epochs):
+        orders = [share[epoch_order(len(share), seed, epoch, worker)] for worker, share in enumerate(shares)]
+        result.append(
+            [
+                np.concatenate([order[slice(*plan.bounds(worker, step))] for worker, order in enumerate(orders)])
+                for step in range(plan.steps)
+            ]
+        )
+    return result
