@@ -10,13 +10,23 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 from sparkdl.layers.factored import Factored, is_factored, map_factored, multiplied
 from sparkdl.specs import Spec
+from sparkdl.training.compilation import kept_by_every_process
 
 WORKERS = "workers"  # the mesh axis of the batch
 
 Array = jax.Array
+
+
+def first_sum(mesh: Mesh) -> None:
+    """Add up nothing over the workers, who call this together: connections open with the first collective."""
+    add = jax.shard_map(lambda: lax.psum(jnp.zeros(()), WORKERS), mesh=mesh, in_specs=(), out_specs=P())
+    with kept_by_every_process():
+        jax.block_until_ready(jax.jit(add)())
 
 
 class Sums(NamedTuple):
@@ -95,9 +105,15 @@ def _over_workers(sums: Sums, workers: int) -> Sums:
 
     leaves, structure = jax.tree.flatten(map_factored(smaller, sums), is_leaf=is_factored)
     pairs, arrays = ([leaf for leaf in leaves if is_factored(leaf) is kind] for kind in (True, False))
-    flat, restore = ravel_pytree(arrays)
-    summed = iter(restore(lax.psum(flat, WORKERS)))
-    flat, restore = ravel_pytree(pairs)
-    everyone = jax.vmap(restore)(lax.all_gather(flat, WORKERS)) if pairs else []
+    if pairs and workers == 2:
+        # To gather costs two workers the bytes of a sum, and one collective costs less than two.
+        flat, restore = ravel_pytree((pairs, arrays))
+        everyone, each = jax.vmap(restore)(lax.all_gather(flat, WORKERS))
+        summed = iter(jax.tree.map(lambda part: part.sum(axis=0), each))
+    else:
+        flat, restore = ravel_pytree(arrays)
+        summed = iter(restore(lax.psum(flat, WORKERS)))
+        flat, restore = ravel_pytree(pairs)
+        everyone = jax.vmap(restore)(lax.all_gather(flat, WORKERS)) if pairs else []
     products = (Factored(*(part.reshape(-1, part.shape[-1]) for part in pair)).product() for pair in everyone)
     return jax.tree.unflatten(structure, [next(products) if is_factored(leaf) else next(summed) for leaf in leaves])
