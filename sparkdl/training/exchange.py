@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -22,11 +23,15 @@ WORKERS = "workers"  # the mesh axis of the batch
 Array = jax.Array
 
 
-def first_sum(mesh: Mesh) -> None:
-    """Add up nothing over the workers, who call this together: connections open with the first collective."""
-    add = jax.shard_map(lambda: lax.psum(jnp.zeros(()), WORKERS), mesh=mesh, in_specs=(), out_specs=P())
+def meet(mesh: Mesh) -> None:
+    """Wait until all workers have come here, by a sum over nothing; the first one opens their connections."""
     with kept_by_every_process():
-        jax.block_until_ready(jax.jit(add)())
+        jax.block_until_ready(_sum_of_nothing(mesh)())
+
+
+@cache
+def _sum_of_nothing(mesh: Mesh) -> Callable[[], Array]:
+    return jax.jit(jax.shard_map(lambda: lax.psum(jnp.zeros(()), WORKERS), mesh=mesh, in_specs=(), out_specs=P()))
 
 
 class Sums(NamedTuple):

@@ -18,6 +18,8 @@ def widen_send_buffers() -> None:
     """
     with suppress(OSError):  # not on Linux: no list of open files, and other defaults
         for descriptor in os.listdir("/proc/self/fd"):
-            with suppress(OSError), socket.socket(fileno=os.dup(int(descriptor))) as stream:
-                if stream.type == socket.SOCK_STREAM and stream.family in (socket.AF_INET, socket.AF_INET6):
-                    stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
+            with suppress(OSError):  # closed since, as the list's own is
+                if os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+                    with socket.socket(fileno=os.dup(int(descriptor))) as opened:
+                        if opened.type == socket.SOCK_STREAM and opened.family in (socket.AF_INET, socket.AF_INET6):
+                            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)

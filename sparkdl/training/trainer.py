@@ -19,7 +19,7 @@ from sparkdl.optimizers import SGD, Optimizer
 from sparkdl.specs import Spec, check_range
 from sparkdl.training.batches import Plan, Rows, Shard, batches, epoch_order, prefetched
 from sparkdl.training.compilation import kept_by_every_process
-from sparkdl.training.exchange import WORKERS, AllReduce, Exchange
+from sparkdl.training.exchange import WORKERS, AllReduce, Exchange, meet
 from sparkdl.training.meter import Meter, Report
 from sparkdl.training.step import DTYPES, abstract_rows, initial_state, make_score, make_step, place, replicate
 
@@ -225,6 +225,8 @@ def train(plan: Training, share: Share, validation: Share, mesh: Mesh, report: R
         if scoring:
             batch = abstract_rows(validation.shards[0], scoring.rows, mesh)
             score = make_score(network, loss, mesh).lower(state.weights, *batch).compile()
+    if mesh.size > 1:
+        meet(mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
     compile_seconds = time.perf_counter() - started
 
     history: list[Epoch] = []

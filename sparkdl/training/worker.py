@@ -74,7 +74,7 @@ def run(job: Job, events: Events) -> None:
 
     from sparkdl.network import named_arrays
     from sparkdl.training.batches import open_shard
-    from sparkdl.training.exchange import WORKERS, first_sum
+    from sparkdl.training.exchange import WORKERS, meet
     from sparkdl.training.sockets import widen_send_buffers
     from sparkdl.training.trainer import Share, Training, train
 
@@ -96,7 +96,7 @@ def run(job: Job, events: Events) -> None:
     devices = [min(part, key=lambda device: device.id) for part in _by_process(jax.devices())]  # a worker drives one
     mesh = Mesh(np.array(devices), (WORKERS,))
     if world > 1 and mesh.devices.flat[0].platform == "cpu":
-        first_sum(mesh)  # in which gloo opens its connections
+        meet(mesh)  # gloo opens its connections
         widen_send_buffers()
     events.send("joined", seconds=time.perf_counter() - joining, device=devices[job.rank].device_kind)
 
