@@ -3,7 +3,7 @@
     python benchmarks/mllib.py [--quick] [--json FILE] [--data DIR]
 
 Both train a sigmoid network [784, 100, 10] on the same cached DataFrame of Vectors in one session of two slots: MLlib
-by L-BFGS with its defaults, DeepClassifier on 2 workers by Adam in batches of 128, with a step size that rises to 0.02
+by L-BFGS with its defaults, DeepClassifier on 2 workers by Adam in batches of 256, with a step size that rises to 0.04
 and falls again (OneCycle). The fewest iterations, or epochs, that reach the accuracy on the test rows are searched for,
 each count by a fit from scratch; then those fits take turns. Seconds are of whole fits.
 
@@ -148,7 +148,7 @@ def deep_classifier(layers: list[Layer]) -> DeepClassifier:
     """Ours; every fit sets maxIter."""
     network, optimizer = Network(layers, (INPUTS,)), Adam(schedule=OneCycle())
     return DeepClassifier(
-        network=network, optimizer=optimizer, stepSize=0.02, batchSize=128, numWorkers=2, progress="off"
+        network=network, optimizer=optimizer, stepSize=0.04, batchSize=256, numWorkers=2, progress="off"
     )
 
 

@@ -16,7 +16,7 @@ PACKAGES = ("sparkdl-jax", "jax", "jaxlib", "numpy", "optax", "pyspark", "tensor
 def arguments(description: str | None) -> argparse.ArgumentParser:
     """A parser with the options that every benchmark takes."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="about a minute on two cores, with rougher figures")
+    parser.add_argument("--quick", action="store_true", help="a minute or a few on two cores, with rougher figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     return parser
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from jax._src import distributed  # JAX has no public name for what `kept_by_every_process` changes
+try:
+    from jax._src import distributed  # there is no public name for what `kept_by_every_process` changes
+except ImportError:  # of a JAX that keeps it elsewhere: programs of the first process alone are kept
+    distributed = None  # type: ignore[assignment]
 
 
 @contextmanager
