@@ -193,7 +193,7 @@ def test_progress_is_reported_from_the_first_batch_to_the_last(monkeypatch: pyte
         ({"step_size": "fast"}, "step_size of Training must be a number in .*received 'fast'"),
         ({"tol": -0.1}, "tol of Training must be a number in \\[0, inf\\), received -0.1"),
         ({"tol": float("nan")}, "tol of Training must be a number in"),
-        ({"dtype": "float16"}, "dtype must be one of float32, float64, received 'float16'"),
+        ({"dtype": "float16"}, "dtype must be one of float32, bfloat16, float64, received 'float16'"),
         ({"optimizer": "adamm"}, "Optimizer is expected, received 'adamm'; choose one of .*Adam"),
         ({"loss": "adam"}, "Loss is expected, received 'adam'"),
         ({"exchange": "gossip"}, "Exchange is expected, received 'gossip'; choose one of AllReduce"),
