@@ -38,17 +38,7 @@ from contestants import layers_plain
 from contestants.layers_machine import Calls, limit, medians, rates
 from reporting import arguments, write
 
-from sparkdl.layers import (
-    BatchNorm,
-    Context,
-    Conv,
-    Dense,
-    GlobalAvgPool,
-    Layer,
-    LocalResponseNorm,
-    MaxPool,
-    Relu,
-)
+from sparkdl.layers import BatchNorm, Context, Conv, Dense, GlobalAvgPool, Layer, LocalResponseNorm, MaxPool, Relu
 
 
 @dataclass(frozen=True)

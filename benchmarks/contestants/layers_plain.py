@@ -9,16 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from sparkdl.layers import (
-    BatchNorm,
-    Conv,
-    Dense,
-    GlobalAvgPool,
-    Layer,
-    LocalResponseNorm,
-    MaxPool,
-    Relu,
-)
+from sparkdl.layers import BatchNorm, Conv, Dense, GlobalAvgPool, Layer, LocalResponseNorm, MaxPool, Relu
 
 Array = jax.Array
 

@@ -9,16 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from sparkdl.layers import (
-    BatchNorm,
-    Conv,
-    Dense,
-    GlobalAvgPool,
-    Layer,
-    LocalResponseNorm,
-    MaxPool,
-    Relu,
-)
+from sparkdl.layers import BatchNorm, Conv, Dense, GlobalAvgPool, Layer, LocalResponseNorm, MaxPool, Relu
 from sparkdl.layers.windows import Windows
 
 Tensor = torch.Tensor

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
+from contestants.layers_plain import max_pool
 from contestants.resnet import Residual
 from jax import lax
 
 from sparkdl.layers import BatchNorm, KernelLayer, Layer, MaxPool, Relu
 from sparkdl.layers.base import Array, Weights
-from sparkdl.layers.windows import Windows
-from sparkdl.network import Network
+from sparkdl.network import Network, updated
 
 
 def plain_forward(layer: Layer, weights: Weights, x: Array) -> tuple[Array, Weights]:
@@ -38,7 +36,7 @@ def plain_forward(layer: Layer, weights: Weights, x: Array) -> tuple[Array, Weig
     if isinstance(layer, BatchNorm):
         return _batch_norm(layer, weights, x)
     if isinstance(layer, MaxPool):
-        return _max_pool(layer, x), {}
+        return max_pool(layer, weights, x), {}
     if isinstance(layer, Relu):
         return jax.nn.relu(x), {}
     if isinstance(layer, KernelLayer):
@@ -58,13 +56,6 @@ def _batch_norm(layer: BatchNorm, weights: Weights, x: Array) -> tuple[Array, We
     return y.astype(x.dtype), dict(zip(("mean", "variance"), moved, strict=True))
 
 
-def _max_pool(layer: MaxPool, x: Array) -> Array:
-    """XLA's own, whose gradient is its select-and-scatter."""
-    windows = Windows.over(x.shape[1:-1], layer.size, layer.strides or layer.size, layer.padding)
-    size, strides = (1, *windows.size, 1), (1, *windows.strides, 1)
-    return lax.reduce_window(x, -jnp.inf, lax.max, size, strides, ((0, 0), *windows.padding, (0, 0)))
-
-
 def plain_step(network: Network, step_size: float, dtype: str) -> Callable[[Weights, Array, Array], Weights]:
     """A jitted `step(weights, images, classes) -> weights` of SGD that gives up `weights`.
 
@@ -72,7 +63,7 @@ def plain_step(network: Network, step_size: float, dtype: str) -> Callable[[Weig
     """
 
     def mean_loss(learned: Weights, weights: Weights, images: Array, classes: Array) -> tuple[Array, Weights]:
-        outputs, statistics = plain_forward(network, _merged(weights, learned), images.astype(dtype))
+        outputs, statistics = plain_forward(network, updated(weights, learned), images.astype(dtype))
         outputs = outputs.astype(np.promote_types(outputs.dtype, np.float32))
         return optax.softmax_cross_entropy_with_integer_labels(outputs, classes).mean(), statistics
 
@@ -80,13 +71,6 @@ def plain_step(network: Network, step_size: float, dtype: str) -> Callable[[Weig
         learned = network.learned(weights)
         gradient, statistics = jax.grad(mean_loss, has_aux=True)(learned, weights, images, classes)
         learned = jax.tree.map(lambda weight, slope: weight - step_size * slope, learned, gradient)
-        return _merged(_merged(weights, learned), statistics)
+        return updated(updated(weights, learned), statistics)
 
     return jax.jit(step, donate_argnums=0)
-
-
-def _merged(weights: Any, part: Any) -> Any:
-    """`weights` with the arrays of `part` in place of its own."""
-    if not isinstance(part, dict):
-        return part
-    return weights | {name: _merged(weights.get(name), value) for name, value in part.items()}
