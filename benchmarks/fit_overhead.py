@@ -4,8 +4,10 @@
 
 Fits of one worker and runs of the loop take turns, so that a machine whose speed drifts hits both alike. The loop is a
 process of its own with a worker's environment; it runs the same compiled step over batches of the same size, in memory
-and unshuffled, with no prefetching, no progress and no metrics read. Figures: `training_over_bare_loop` (ratio of the
-medians of an epoch's time), `overhead_s` (median of a fit's time outside of compiling and training), `compile_s`.
+and unshuffled, with no prefetching, no progress and no metrics read. Its epochs take turns with those of the same step
+as `collectTrainingStats` compiles it, which stamps moments of one in ten steps or fewer. Figures:
+`training_over_bare_loop` (ratio of the medians of an epoch's time), `statistics_over_bare_loop` (likewise),
+`overhead_s` (median of a fit's time outside of compiling and training), `compile_s`.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
+from sparkdl.training import AllReduce
 from sparkdl.training.batches import Plan
-from sparkdl.training.exchange import WORKERS, AllReduce
+from sparkdl.training.exchange import WORKERS
+from sparkdl.training.recorder import Recorder, sampling
 from sparkdl.training.step import initial_state, make_step, replicate
 
 NETWORK = Network(
@@ -61,28 +65,34 @@ def rows() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return images, np.array([datasets.FASHION_CLASSES.index(name) for name in table["label"].to_pylist()], np.int32)
 
 
-def bare_loop(epochs: int) -> list[float]:
-    """Seconds of every epoch of a plain loop over a jitted step."""
+def bare_loop(epochs: int) -> dict[str, list[float]]:
+    """Seconds a row of every epoch of a plain loop over a jitted step, and over one that tells its moments."""
     images, labels = rows()
     size = Plan((len(images),), BATCH).rows
     batches = [(images[i : i + size], labels[i : i + size]) for i in range(0, len(images) - size + 1, size)]
     transformation = OPTIMIZER.transformation(STEP_SIZE, epochs * len(batches), len(batches))
     ones, mesh, exchange = np.ones(size, np.float32), Mesh(np.array(jax.devices()[:1]), (WORKERS,)), AllReduce()
-    step = make_step(NETWORK, LOSS, transformation, exchange, mesh, seed=0)
-    state = replicate(initial_state(NETWORK, NETWORK.init(0), transformation, exchange), mesh)
-    state, _ = step(state, *batches[0], ones)
-    seconds = []
-    for _ in range(epochs):
-        started = time.perf_counter()
-        for batch in batches:
-            state, _ = step(state, *batch, ones)
-        jax.block_until_ready(state)
-        # per row, since the loop leaves out the rows that do not fill a batch
-        seconds.append((time.perf_counter() - started) / (len(batches) * size))
+    clocks = {"plain": None, "statistics": (Recorder().stamp, sampling(epochs * len(batches)))}
+    steps = {name: make_step(NETWORK, LOSS, transformation, exchange, mesh, 0, clock=clocks[name]) for name in clocks}
+    states = {
+        name: replicate(initial_state(NETWORK, NETWORK.init(0), transformation, exchange), mesh) for name in steps
+    }
+    for name, step in steps.items():
+        states[name], _ = step(states[name], *batches[0], ones)
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for epoch in range(epochs):
+        for name in list(steps)[:: 1 if epoch % 2 else -1]:
+            step, state = steps[name], states[name]
+            started = time.perf_counter()
+            for batch in batches:
+                state, _ = step(state, *batch, ones)
+            states[name] = jax.block_until_ready(state)
+            # per row, since the loop leaves out the rows that do not fill a batch
+            seconds[name].append((time.perf_counter() - started) / (len(batches) * size))
     return seconds
 
 
-def bare_loop_in_process(epochs: int) -> list[float]:
+def bare_loop_in_process(epochs: int) -> dict[str, list[float]]:
     """`bare_loop` in a process with one thread and large pages, like a worker's."""
     environment = os.environ | {
         "PJRT_NPROC": "1",
@@ -130,10 +140,13 @@ def main() -> None:
         print(f"  {phase:<10}{seconds:8.2f}")
     print(f"  {'in all':<10}{statistics.median(walls):8.2f}")
     fit_row = statistics.median(epoch.seconds / epoch.rows for summary in summaries for epoch in summary.history)
-    loop_row = statistics.median(second for loop in loops for second in loop)
+    loop_row, told_row = (
+        statistics.median(second for loop in loops for second in loop[name]) for name in ("plain", "statistics")
+    )
     print(f"a step of {BATCH} rows: fit {fit_row * BATCH * 1e3:.2f} ms, bare loop {loop_row * BATCH * 1e3:.2f} ms")
     figures = {
         "training_over_bare_loop": fit_row / loop_row,
+        "statistics_over_bare_loop": told_row / loop_row,
         "overhead_s": sum(phases.values()) - phases["compile"] - phases["training"],
         "compile_s": phases["compile"],
     }

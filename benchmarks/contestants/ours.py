@@ -31,8 +31,9 @@ from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.network import named_arrays, nested_weights
 from sparkdl.optimizers import SGD
 from sparkdl.schedules import ExponentialDecay
+from sparkdl.training import AllReduce
 from sparkdl.training.batches import Rows
-from sparkdl.training.exchange import WORKERS, AllReduce
+from sparkdl.training.exchange import WORKERS
 from sparkdl.training.step import initial_state, make_step, place, replicate
 
 

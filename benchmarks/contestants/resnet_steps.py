@@ -15,8 +15,9 @@ from jax.sharding import PartitionSpec as P
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.network import Network
 from sparkdl.optimizers import SGD
+from sparkdl.training import AllReduce
 from sparkdl.training.batches import Rows
-from sparkdl.training.exchange import WORKERS, AllReduce
+from sparkdl.training.exchange import WORKERS
 from sparkdl.training.step import initial_state, make_step, place, replicate
 
 STEP_SIZE = 0.01
@@ -99,7 +100,7 @@ def our_contestant(case: Case) -> Contestant:
 
 def plain_contestant(case: Case) -> Contestant:
     """`jax.grad` of the plain forward pass."""
-    weights = replicate(case.network.init(0), case.mesh)
+    weights = jax.device_put(case.network.init(0), NamedSharding(case.mesh, P()))
     placed = [jax.device_put(part, NamedSharding(case.mesh, P(WORKERS))) for part in rows(case)]
     step = plain_step(case.network, STEP_SIZE, case.dtype)
     return _contestant("JAX autodiff", step, lambda compiled, weights: compiled(weights, *placed), weights, placed)

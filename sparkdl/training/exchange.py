@@ -1,37 +1,19 @@
-"""How workers agree on an update."""
+"""What an exchange is: how the workers of a fit agree on an update."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
-from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh
-from jax.sharding import PartitionSpec as P
 
-from sparkdl.layers.factored import Factored, is_factored, map_factored, multiplied
 from sparkdl.specs import Spec
-from sparkdl.training.compilation import kept_by_every_process
 
 WORKERS = "workers"  # the mesh axis of the batch
 
 Array = jax.Array
-
-
-def meet(mesh: Mesh) -> None:
-    """Wait until all workers have come here, by a sum over nothing; the first one opens their connections."""
-    with kept_by_every_process():
-        jax.block_until_ready(_sum_of_nothing(mesh)())
-
-
-@cache
-def _sum_of_nothing(mesh: Mesh) -> Callable[[], Array]:
-    return jax.jit(jax.shard_map(lambda: lax.psum(jnp.zeros(()), WORKERS), mesh=mesh, in_specs=(), out_specs=P()))
 
 
 class Sums(NamedTuple):
@@ -42,83 +24,122 @@ class Sums(NamedTuple):
     gradient : nested dict of arrays
         Sum over rows of weight * dloss/dweights.
     totals : Array, shape (3,)
-        Sums over rows of weight * loss, weight * metric, and weight.
+        Sums over rows of weight * (loss + regularization), weight * metric, and weight.
     """
 
     gradient: Any
     totals: Array
 
 
+class Params(NamedTuple):
+    """What a step advances.
+
+    Attributes
+    ----------
+    learned : nested dict of arrays
+    optimizer : pytree
+        optax's state.
+    statistics : nested dict of arrays
+        Running statistics, as of batch normalization, already those after this step.
+    """
+
+    learned: Any
+    optimizer: Any
+    statistics: Any
+
+
+class Moment(NamedTuple):
+    """Where in its epoch a step stands.
+
+    Attributes
+    ----------
+    step : Array, int32
+        Steps of the epoch before this one.
+    steps : int
+        Steps in an epoch.
+    """
+
+    step: Array
+    steps: int
+
+
+class Agreed(NamedTuple):
+    """What an exchange makes of a step.
+
+    Attributes
+    ----------
+    params : Params
+    state : pytree
+        The exchange's own, of this worker.
+    totals : Array, shape (3,)
+        `Sums.totals` summed over all workers; an exchange that does not talk in every step gives zeros until it does,
+        and then the sums of all steps since, at the latest in an epoch's last step.
+    sent : Array, float32
+        Bytes that this worker sent, by the usual algorithms: `ring_bytes`, `gathered_bytes`.
+    """
+
+    params: Params
+    state: Any
+    totals: Array
+    sent: Array
+
+
+Update = Callable[[Params, Any], Params]
+
+
 @dataclass(frozen=True)
 class Exchange(Spec):
     """How the workers of a fit agree; its methods run inside the compiled step, on every worker.
 
-    `state` is whatever the exchange remembers from step to step. One that sets `takes_factored` is given the gradients
-    of dense kernels `Factored` where layers leave them so.
+    The state of an exchange is whatever a worker remembers from step to step; it lives as long as the fit and travels
+    in checkpoints. One that sets `takes_factored` is given the gradients of dense kernels `Factored` where layers leave
+    them so. One that is not `synchronous` lets workers hold different weights within an epoch, and their layers look at
+    their own batches only.
     """
 
     takes_factored: ClassVar[bool] = False
+    synchronous: ClassVar[bool] = True
 
     def init(self, learned: Any) -> Any:
-        """The state before the first step."""
+        """A worker's state before the first step; a pytree of arrays."""
         return ()
 
-    def apply(self, sums: Sums, params: Any, state: Any, update: Callable[[Any, Any], Any]) -> tuple[Any, Any, Array]:
+    def agrees_after(self, step: int) -> bool:
+        """Whether workers hold equal weights after so many steps of an epoch; they do at its end."""
+        return True
+
+    def apply(self, sums: Sums, params: Params, state: Any, update: Update, moment: Moment) -> Agreed:
         """Take one step.
 
         Parameters
         ----------
         sums : Sums
             Of this worker's rows.
-        params : pytree
-            What `update(params, gradient)` advances by a mean gradient: learned weights and optimizer state.
-
-        Returns
-        -------
-        params, state, totals
-            `totals` summed over all workers.
+        params : Params
+        state : pytree
+            This worker's.
+        update : callable
+            `update(params, gradient)` advances learned weights and optimizer by a mean gradient.
+        moment : Moment
         """
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class AllReduce(Exchange):
-    """Synchronous SGD: gradients are summed over workers, then divided once by the summed row weights.
-
-    Every worker takes the step that one machine would take on the whole batch. All sums travel as one flat vector: one
-    collective a step instead of one an array. A `Factored` gradient whose rows, of all workers, are fewer numbers than
-    the matrix is exchanged as these rows, and every worker multiplies.
-    """
-
-    takes_factored = True
-
-    def apply(self, sums: Sums, params: Any, state: Any, update: Callable[[Any, Any], Any]) -> tuple[Any, Any, Array]:
-        gradient, totals = _over_workers(sums, lax.psum(1, WORKERS))
-        weight = totals[2]
-        scale = jnp.where(weight > 0, 1 / jnp.where(weight > 0, weight, 1), 0)
-        return update(params, jax.tree.map(lambda part: part * scale.astype(part.dtype), gradient)), state, totals
+def ring_bytes(count: float, workers: int) -> float:
+    """Bytes that each worker sends while `count` bytes are summed over all: a ring's, the least there can be."""
+    return 2 * (workers - 1) / workers * count
 
 
-def _over_workers(sums: Sums, workers: int) -> Sums:
-    """Everything summed over the workers, and multiplied."""
-    if workers == 1:
-        return multiplied(sums)
+def gathered_bytes(count: float, workers: int) -> float:
+    """Bytes that each worker sends while every one gets the `count` bytes of each."""
+    return (workers - 1) * count
 
-    def smaller(pair: Factored) -> Factored | Array:
-        travelling = workers * (pair.rows.size + pair.slopes.size)
-        return pair if travelling < pair.rows.shape[1] * pair.slopes.shape[1] else pair.product()
 
-    leaves, structure = jax.tree.flatten(map_factored(smaller, sums), is_leaf=is_factored)
-    pairs, arrays = ([leaf for leaf in leaves if is_factored(leaf) is kind] for kind in (True, False))
-    if pairs and workers == 2:
-        # To gather costs two workers the bytes of a sum, and one collective costs less than two.
-        flat, restore = ravel_pytree((pairs, arrays))
-        everyone, each = jax.vmap(restore)(lax.all_gather(flat, WORKERS))
-        summed = iter(jax.tree.map(lambda part: part.sum(axis=0), each))
-    else:
-        flat, restore = ravel_pytree(arrays)
-        summed = iter(restore(lax.psum(flat, WORKERS)))
-        flat, restore = ravel_pytree(pairs)
-        everyone = jax.vmap(restore)(lax.all_gather(flat, WORKERS)) if pairs else []
-    products = (Factored(*(part.reshape(-1, part.shape[-1]) for part in pair)).product() for pair in everyone)
-    return jax.tree.unflatten(structure, [next(products) if is_factored(leaf) else next(summed) for leaf in leaves])
+def reciprocal(weight: Array) -> Array:
+    """1 / weight, and 0 for a weight of 0."""
+    return jnp.where(weight > 0, 1 / jnp.where(weight > 0, weight, 1), 0)
+
+
+def scaled(tree: Any, factor: Array) -> Any:
+    """Every array of a tree times a number."""
+    return jax.tree.map(lambda part: part * factor.astype(part.dtype), tree)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -16,10 +18,13 @@ from sparkdl.layers.factored import multiplied
 from sparkdl.losses import Loss
 from sparkdl.network import Network, updated
 from sparkdl.training.batches import Rows, Shard
-from sparkdl.training.exchange import WORKERS, Exchange, Sums
+from sparkdl.training.exchange import WORKERS, Exchange, Moment, Params, Sums
 from sparkdl.training.micro_batches import number_of_parts, summed_over_parts
+from sparkdl.training.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 
 Array = jax.Array
+
+Clock = tuple[Callable[[int, Any], Any], int]
 
 DTYPES = ("float32", "bfloat16", "float64")
 OPTIONS = {"cpu": {"xla_cpu_prefer_vector_width": 512}}  # by platform; 6 % faster than at LLVM's own 256 bits
@@ -31,7 +36,7 @@ def kept_dtype(dtype: str) -> str:
 
 
 class State(NamedTuple):
-    """Everything a step reads and writes, equal on every worker.
+    """Everything a step reads and writes, of one worker or, with a first axis of workers, of all.
 
     Attributes
     ----------
@@ -66,26 +71,32 @@ def make_step(
     mesh: Mesh,
     seed: int,
     dtype: str | None = None,
+    steps: int = 1,
+    clock: Clock | None = None,
 ) -> Any:
     """`step(state, features, labels, weights) -> (state, totals)`, compiled; `state` is given up to it.
 
-    The rows are those of all workers, split over the mesh axis "workers"; `totals` are the sums over rows of
-    weight * (loss + regularization), weight * metric, and weight. Layers compute in `dtype`, by default that of the
-    weights; loss, sums over parts and workers, and the update are in the weights' own.
+    The rows are those of all workers, split over the mesh axis "workers", and so is the state, which has a first axis
+    of workers. `totals` are the sums over rows of weight * (loss + regularization), weight * metric, and weight, and
+    the bytes that all workers sent. Layers compute in `dtype`, by default that of the weights; loss, sums over parts
+    and workers, and the update are in the weights' own. An epoch has `steps` steps. A clock (callable, k) is called
+    with moments of one in k steps (see `recorder.py`) and its number.
     """
     platform = mesh.devices.flat[0].platform
 
     def objective_penalty(learned: Any, weights: Any) -> Any:
         return jnp.asarray(network.penalty(updated(weights, learned)), _float_type(weights))
 
-    def step(state: State, features: Array, labels: Array, row_weights: Array) -> tuple[State, Array]:
+    def step(stacked: State, features: Array, labels: Array, row_weights: Array) -> tuple[State, Array]:
+        state = _own(stacked)
         wide = _float_type(state.weights)
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), state.step), jax.lax.axis_index(WORKERS))
 
         def sums(part: Array, features: Array, labels: Array, row_weights: Array) -> tuple[Sums, Any]:
             x = features.astype(dtype or wide)
-            context = Context(jax.random.fold_in(key, part), row_weights, WORKERS, factored=platform == "cpu")
+            axis = WORKERS if exchange.synchronous else None
+            context = Context(jax.random.fold_in(key, part), row_weights, axis, factored=platform == "cpu")
             outputs, kept = network.train_forward(weights, x, context)
             scores = outputs.astype(wide)
             labels = _as_labels(labels, scores)
@@ -100,32 +111,35 @@ def make_step(
         own, statistics = summed_over_parts(sums, parts, (features, labels, row_weights.astype(wide)))
 
         own = own if exchange.takes_factored else multiplied(own)
-
         learned = network.learned(state.weights)
         penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
+        totals = own.totals.at[0].add(penalty * own.totals[2])
+        own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock))
 
-        def update(params: tuple[Any, Any], mean_gradient: Any) -> tuple[Any, Any]:
-            learned, optimizer = params
+        def update(params: Params, mean_gradient: Any) -> Params:
             mean_gradient = jax.tree.map(jnp.add, mean_gradient, pull)
-            changes, optimizer = transformation.update(mean_gradient, optimizer, learned)
-            return optax.apply_updates(learned, changes), optimizer
+            changes, optimizer = transformation.update(mean_gradient, params.optimizer, params.learned)
+            return Params(optax.apply_updates(params.learned, changes), optimizer, params.statistics)
 
-        (learned, optimizer), exchanged, totals = exchange.apply(
-            own, (learned, state.optimizer), state.exchange, update
-        )
-        weights = updated(updated(state.weights, learned), statistics)
-        return State(weights, optimizer, exchanged, state.step + 1), totals.at[0].add(penalty * totals[2])
+        params = Params(learned, state.optimizer, statistics)
+        agreed = exchange.apply(own, params, state.exchange, update, Moment(state.step % steps, steps))
+        weights = updated(updated(state.weights, agreed.params.learned), agreed.params.statistics)
+        new = State(weights, agreed.params.optimizer, agreed.state, state.step + 1)
+        sent = jnp.full(1, agreed.sent * jax.lax.axis_size(WORKERS)).astype(agreed.totals.dtype)
+        totals = _stamped(jnp.concatenate([agreed.totals, sent]), EXCHANGED, state.step, agreed.totals, clock)
+        return _stacked(new), _stamped(totals, ENDED, state.step, (weights, totals), clock)
 
     split = P(WORKERS)
     # check_vma would make jax.vjp of a layer sum its gradient over workers; ours are this worker's, and summed once.
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=(P(), split, split, split), out_specs=(P(), P()), check_vma=False)
+    mapped = jax.shard_map(step, mesh=mesh, in_specs=(split,) * 4, out_specs=(split, P()), check_vma=False)
     return jax.jit(mapped, donate_argnums=0, compiler_options=OPTIONS.get(platform))
 
 
 def make_score(network: Network, loss: Loss, mesh: Mesh) -> Any:
-    """`score(weights, features, labels, row_weights) -> totals` as in `make_step`, by inference's forward pass."""
+    """`score(weights, features, labels, row_weights) -> totals`: the first three of `make_step`, as at inference."""
 
-    def score(weights: Any, features: Array, labels: Array, row_weights: Array) -> Array:
+    def score(stacked: Any, features: Array, labels: Array, row_weights: Array) -> Array:
+        weights = _own(stacked)
         x = features.astype(_float_type(weights))
         outputs = network.forward(weights, x)
         totals = _totals(loss, outputs, _as_labels(labels, outputs), row_weights.astype(x.dtype))
@@ -133,7 +147,7 @@ def make_score(network: Network, loss: Loss, mesh: Mesh) -> Any:
         return totals.at[0].add(network.penalty(weights) * totals[2])
 
     split = P(WORKERS)
-    mapped = jax.shard_map(score, mesh=mesh, in_specs=(P(), split, split, split), out_specs=P(), check_vma=False)
+    mapped = jax.shard_map(score, mesh=mesh, in_specs=(split,) * 4, out_specs=P(), check_vma=False)
     return jax.jit(mapped)
 
 
@@ -156,9 +170,49 @@ def abstract_rows(shard: Shard, rows: int, mesh: Mesh) -> tuple[jax.ShapeDtypeSt
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
-    """The tree's arrays on every device of the mesh; every process must give the same values."""
-    sharding = NamedSharding(mesh, P())
+    """The tree's arrays once for every worker, along a new first axis."""
+    return spread(jax.tree.map(lambda leaf: np.broadcast_to(leaf, (local_workers(mesh), *np.shape(leaf))), tree), mesh)
+
+
+def spread(tree: Any, mesh: Mesh) -> Any:
+    """Arrays whose first axis is the workers of this process, as their part of the arrays of all workers."""
+    sharding = NamedSharding(mesh, P(WORKERS))
     return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree)
+
+
+def local_workers(mesh: Mesh) -> int:
+    """Workers of the mesh that this process drives."""
+    return sum(device.process_index == jax.process_index() for device in mesh.devices.flat)
+
+
+def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | None) -> Array:
+    """The totals, which are there only once `done` is and the clock has been told of the moment.
+
+    The program must not order this otherwise, so the clock is given a number of each array and its answer is needed.
+    """
+    if clock is None:
+        return totals
+    tell, every = clock
+    sampled = is_sampled(step, every)
+    if moment == ENDED:
+        sampled |= is_sampled(step + 1, every)  # which starts now
+    leaves = [leaf for leaf in jax.tree.leaves(done) if leaf.size]
+    numbers = jnp.stack([leaf.reshape(-1)[0].astype(jnp.float32) for leaf in leaves])
+
+    def told() -> Array:
+        shape = jax.ShapeDtypeStruct((), jnp.int32)
+        return io_callback(lambda step, numbers: tell(moment, step), shape, step, numbers)
+
+    answer = jax.lax.cond(sampled, told, lambda: jnp.int32(0))
+    return jnp.where(answer == 0, totals, jnp.nan)
+
+
+def _own(stacked: Any) -> Any:
+    return jax.tree.map(lambda array: array[0], stacked)
+
+
+def _stacked(own: Any) -> Any:
+    return jax.tree.map(lambda array: array[None], own)
 
 
 def _totals(loss: Loss, outputs: Array, labels: Array, row_weights: Array) -> Array:

@@ -1,0 +1,74 @@
+"""What a training run tells of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sparkdl.layers.base import Weights
+
+
+class Epoch(NamedTuple):
+    """What one pass over the data came to.
+
+    Attributes
+    ----------
+    loss : float
+        Mean over rows, by sample weight, of loss plus regularization, each row under the weights of its step.
+    metric : float
+        Mean likewise of the loss's metric (accuracy for classification).
+    validation_loss, validation_metric : float or None
+        The same over the validation rows after the epoch; None without such rows.
+    rows : int
+        Rows trained on, over all workers; fewer than there are in an epoch that was stopped.
+    seconds, validation_seconds : float
+        Wall time of the pass, and of the validation after it.
+    steps : int
+    bytes : float
+        Sent by all workers to agree.
+    """
+
+    loss: float
+    metric: float
+    validation_loss: float | None
+    validation_metric: float | None
+    rows: int
+    seconds: float
+    validation_seconds: float
+    steps: int = 0
+    bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a training run returns.
+
+    Attributes
+    ----------
+    weights : nested dict of NumPy arrays
+    history : list of Epoch
+    compile_seconds : float
+        Wall time spent on compiling.
+    stop_reason : str
+        Why training ended: "maxIter epochs are done", or what stopped it before.
+    best : list or None
+        [epoch, step, value] of the best check of early stopping.
+    checks : list of [epoch, step, value]
+        All of its checks.
+    resumed : list or None
+        [epoch, step] of the checkpoint from which the run went on.
+    notes : list of str
+        What went otherwise than expected, a sentence each.
+    events : list of dict
+        See `Recorder`; empty without `statistics`.
+    """
+
+    weights: Weights
+    history: list[Epoch]
+    compile_seconds: float
+    stop_reason: str = ""
+    best: list[Any] | None = None
+    checks: list[list[Any]] = field(default_factory=list)
+    resumed: list[int] | None = None
+    notes: list[str] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)

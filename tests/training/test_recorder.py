@@ -1,0 +1,68 @@
+"""What a worker takes down of a run: every phase, steps by their program's own stamps, waits by all workers' clocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sparkdl import Network, training
+from sparkdl.layers import Dense
+from sparkdl.training.recorder import COMPUTED, ENDED, EXCHANGED, Recorder, sampling, split_exchanges
+
+X = np.random.default_rng(41).normal(size=(240, 3)).astype("float32")
+ROWS = (X, (X.sum(axis=1) > 0).astype(int))
+NETWORK = Network([Dense(2)], input_shape=(3,))
+
+
+def test_a_run_tells_its_phases_in_order_and_within_its_time() -> None:
+    options = {"batch_size": 10, "epochs": 2, "devices": 3, "validation": ROWS}
+    result = training.fit(NETWORK, ROWS, statistics=True, **options)
+    events = result.events
+    assert {event["phase"] for event in events} == {"compile", "batch", "step", "exchange", "validation"}
+    assert [event["start"] for event in events] == sorted(event["start"] for event in events)
+    assert all(event["seconds"] >= 0 for event in events)
+    sampled = [event for event in events if event["phase"] == "exchange"]
+    assert [(event["epoch"], event["step"], event["steps"]) for event in sampled] == [
+        (0, 0, 1), (0, 5, 9), (0, 15, 10), (1, 25, 10), (1, 35, 10), (1, 45, 8),
+    ]  # fmt: skip
+    assert {event["bytes"] for event in sampled} == {round(2 * 2 / 3 * 4 * (3 * 2 + 2 + 3))}  # a ring's, of 3 workers
+    assert {event["rows"] for event in events if event["phase"] == "step" and "rows" in event} == {round(80 / 24)}
+    last = max(event["start"] + event["seconds"] for event in events)
+    trained = sum(epoch.seconds + epoch.validation_seconds for epoch in result.history)
+    first = next(event for event in events if event["phase"] == "batch")
+    assert last - first["start"] == pytest.approx(trained, rel=0.5)
+    assert training.fit(NETWORK, ROWS, **options).events == []
+
+
+def test_statistics_change_no_weight() -> None:
+    plain, told = (training.fit(NETWORK, ROWS, epochs=1, devices=2, statistics=on) for on in (False, True))
+    assert np.array_equal(plain.weights["dense_0"]["kernel"], told.weights["dense_0"]["kernel"])
+
+
+def test_a_step_is_cut_at_its_stamps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([2.0, 5.0, 9.0, 10.0, 3.0])
+    monkeypatch.setattr("sparkdl.training.recorder.time.time", lambda: next(clock))
+    recorder = Recorder()
+    recorder.stamp(ENDED, 14)  # at 2
+    for moment in (COMPUTED, EXCHANGED, ENDED):  # at 5, 9 and 10
+        recorder.stamp(moment, 15)
+    recorder.placed(1, 15, 1.5)  # at 3, asked for at 1.5
+    events = recorder.finish(10, 0, 20, rows=4, sent=8)
+    cut = [(event["phase"], event["start"], event["seconds"]) for event in events]
+    assert cut == [("batch", 2.0, 1.0), ("step", 3.0, 2.0), ("exchange", 5.0, 4.0), ("step", 9.0, 1.0)]
+    assert {(event["epoch"], event["step"], event["steps"]) for event in events} == {(1, 15, 10)}
+
+
+def test_an_exchange_begins_when_the_last_worker_is_ready() -> None:
+    def exchange(start: float, seconds: float) -> dict[str, object]:
+        return {"phase": "exchange", "start": start, "seconds": seconds, "step": 0}
+
+    early, late = split_exchanges([[exchange(1.0, 4.0)], [exchange(3.0, 2.0)]])
+    assert [(event["phase"], event["start"], event["seconds"]) for event in early] == [
+        ("wait", 1.0, 2.0), ("exchange", 3.0, 2.0),
+    ]  # fmt: skip
+    assert [(event["phase"], event["seconds"]) for event in late] == [("wait", 0.0), ("exchange", 2.0)]
+
+
+def test_no_run_is_looked_at_more_than_a_thousand_times() -> None:
+    assert [sampling(steps) for steps in (1, 10_000, 10_001, 5_000_000)] == [10, 10, 11, 5_000]
