@@ -1,0 +1,184 @@
+"""One folder on any file system, with atomic writes, so that checkpoints need not know where they lie."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import queue
+import re
+import secrets
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+Value = TypeVar("Value")
+
+TEMPORARY = re.compile(r"\.sparkdl-.+\.tmp")  # names with a leading dot are hidden from Spark and Hadoop too
+# An object appears whole or not at all when its upload ends, and renaming it would be a copy.
+OBJECT_STORES = {"s3", "gcs"}
+
+
+class Folder:
+    """The files directly in one folder of a pyarrow file system.
+
+    Errors are those of the file system: OSError as a rule, and whatever the package behind fsspec raises.
+
+    Parameters
+    ----------
+    filesystem : pyarrow.fs.FileSystem
+    path : str
+        Within the file system; created if it is not there.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
+        self._filesystem, self._folder = filesystem, path
+        filesystem.create_dir(path, recursive=True)
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file."""
+        with self._filesystem.open_input_stream(self._path(name)) as stream:
+            return stream.read()
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put a file in place as a whole, over one of that name: others see all of the new one or none of it."""
+        if self._filesystem.type_name in OBJECT_STORES:
+            self._put(self._path(name), data)
+            return
+        temporary = self._path(temporary_name())
+        try:
+            self._put(temporary, data)
+            self._move(temporary, self._path(name))
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._filesystem.delete_file(temporary)
+            raise
+
+    def names(self) -> list[str]:
+        """Names of the files, sorted, without temporary ones."""
+        return [name for name in self._list(fs.FileType.File) if not TEMPORARY.fullmatch(name)]
+
+    def folders(self) -> list[str]:
+        """Names of the folders in this one, sorted."""
+        return self._list(fs.FileType.Directory)
+
+    def folder(self, name: str) -> Folder:
+        """A folder in this one, created if it is not there."""
+        return type(self)(self._filesystem, self._path(name))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of that name."""
+        return self._filesystem.get_file_info(self._path(name)).type == fs.FileType.File
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+        self._filesystem.delete_file(self._path(name))
+
+    def tidy(self) -> None:
+        """Delete the temporary files that writers left who were killed; nobody may be writing."""
+        for name in self._list(fs.FileType.File):
+            if TEMPORARY.fullmatch(name):
+                self.remove(name)
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def _list(self, kind: fs.FileType) -> list[str]:
+        found = self._filesystem.get_file_info(fs.FileSelector(self._folder))
+        return sorted(info.base_name for info in found if info.type == kind)
+
+    def _put(self, path: str, data: bytes) -> None:
+        with self._filesystem.open_output_stream(path, compression=None) as stream:
+            stream.write(data)
+
+    def _move(self, source: str, target: str) -> None:
+        self._filesystem.move(source, target)
+
+
+class LocalFolder(Folder):
+    """A folder of this machine, whose files are on the disk before they get their names."""
+
+    def _put(self, path: str, data: bytes) -> None:
+        with open(path, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _move(self, source: str, target: str) -> None:
+        os.replace(source, target)
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # else a power cut may undo the renaming
+        finally:
+            os.close(folder)
+
+
+def open_folder(uri: str) -> Folder:
+    """Open a folder, and create it if it is not there.
+
+    Parameters
+    ----------
+    uri : str
+        A local path, or a URI that pyarrow (file, hdfs, viewfs, s3, gs) or else fsspec (any other scheme) opens.
+
+    Raises
+    ------
+    ValueError
+        Neither opens it; the message says why and what to install.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return LocalFolder(fs.LocalFileSystem(), unquote(parts.path).rstrip("/"))
+    if "://" not in uri:
+        return LocalFolder(fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri)).rstrip("/"))
+    try:
+        filesystem, path = fs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", uri))  # Hadoop's names for S3
+    except (pa.ArrowInvalid, NotImplementedError) as error:
+        filesystem, path = _by_fsspec(uri, error)
+    return Folder(filesystem, path.rstrip("/"))
+
+
+def _by_fsspec(uri: str, refusal: Exception) -> tuple[fs.FileSystem, str]:
+    try:
+        filesystem, path = importlib.import_module("fsspec.core").url_to_fs(uri)  # not a requirement of sparkdl
+    except (ImportError, ValueError) as error:
+        raise ValueError(
+            f"{uri!r} is opened neither by pyarrow ({refusal}) nor by fsspec ({error}); give a local path, "
+            "or install fsspec and its package for this scheme (s3fs, gcsfs, adlfs, ...)."
+        ) from None
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
+
+
+def temporary_name() -> str:
+    """A new name that `names` hides and `tidy` deletes."""
+    return f".sparkdl-{os.getpid()}-{secrets.token_hex(6)}.tmp"
+
+
+def within(seconds: float, function: Callable[[], Value]) -> Value:
+    """`function()`, given up after some time: a file system that cannot be reached may block for ever.
+
+    Raises
+    ------
+    TimeoutError
+        It gave no answer; its daemon thread is left behind.
+    """
+    answers: queue.SimpleQueue[Value | Exception] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put(function())
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=run, name="storage", daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError(f"the file system gave no answer within {seconds:g} s") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
