@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import jax
 
+from sparkdl import transfer
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.specs import FORMAT
 
@@ -81,6 +82,19 @@ class Network(Layer):
         """The layers' names, in order; they are the keys of the weights."""
         return tuple(layer.name or f"{_snake_case(layer)}_{index}" for index, layer in enumerate(self.layers))
 
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The layers' names with those of nested networks' layers after them: "block_1", "block_1/conv_0"."""
+        parts = zip(self.names, self.layers, strict=True)
+        nested = ((name, layer.paths if isinstance(layer, Network) else ()) for name, layer in parts)
+        return tuple(path for name, inner in nested for path in (name, *(f"{name}/{below}" for below in inner)))
+
+    def check_paths(self, paths: Collection[str]) -> None:
+        """ValueError naming the first of `paths` that leads to none of the layers."""
+        unknown = sorted(set(paths) - set(self.paths))
+        if unknown:
+            raise ValueError(f"The network has no layer {unknown[0]!r}; its layers are {', '.join(self.paths)}.")
+
     def shapes(self, input_shape: Shape) -> list[Shape]:
         """Shapes of a row before each layer and after the last."""
         shapes = [input_shape]
@@ -116,6 +130,37 @@ class Network(Layer):
         for name, layer in zip(self.names, self.layers, strict=True):
             x = layer.forward(weights.get(name, {}), x)
         return x
+
+    def activations(self, weights: Weights, x: Array, paths: Collection[str]) -> tuple[Array, dict[str, Array]]:
+        """y, and what the layers of these `paths` put out on the way; ValueError if one is none of the network's."""
+        self.check_paths(paths)
+        found: dict[str, Array] = {}
+        for name, layer in zip(self.names, self.layers, strict=True):
+            inner = [path.removeprefix(f"{name}/") for path in paths if path.startswith(f"{name}/")]
+            if isinstance(layer, Network) and inner:
+                x, below = layer.activations(weights.get(name, {}), x, inner)
+                found |= {f"{name}/{path}": value for path, value in below.items()}
+            else:
+                x = layer.forward(weights.get(name, {}), x)
+            if name in paths:
+                found[name] = x
+        return x, found
+
+    def frozen(self, *names: str, until: str | None = None) -> Network:
+        """The same network with these layers' weights held fixed in training; see `transfer.frozen`."""
+        return transfer.frozen(self, *names, until=until)
+
+    def up_to(self, name: str) -> Network:
+        """The layers through `name`, as a network; see `transfer.up_to`."""
+        return transfer.up_to(self, name)
+
+    def with_head(self, layers: Sequence[Layer], after: str) -> Network:
+        """The layers through `after`, then new ones; see `transfer.with_head`."""
+        return transfer.with_head(self, layers, after)
+
+    def initialized(self, weights: Weights, seed: int) -> Weights:
+        """Fresh weights, but for the layers that `weights` has; see `transfer.started_from`."""
+        return transfer.started_from(self.init(seed), weights)
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
         kept = []
@@ -161,7 +206,7 @@ class Network(Layer):
     def summary(self) -> str:
         """A table of the layers: output shape, number of weights and multiply-adds for one row."""
         shapes = self.shapes(self._input_shape(None))
-        counts = {name: count_weights(weights) for name, weights in self._abstract_weights().items()}
+        counts = {name: count_weights(weights) for name, weights in self.abstract_weights().items()}
         rows = [("", "layer", "output shape", "weights", "multiply-adds")]
         rows.append(("", "input", str(shapes[0]), "", ""))
         for index, (name, layer) in enumerate(zip(self.names, self.layers, strict=True)):
@@ -182,14 +227,15 @@ class Network(Layer):
 
     def check_weights(self, weights: Weights) -> None:
         """ValueError naming the first array that is missing, unknown or of another shape than this network's."""
-        expected = dict(named_arrays(self._abstract_weights()))
+        expected = dict(named_arrays(self.abstract_weights()))
         received = dict(named_arrays(weights))
         for name in sorted(expected.keys() | received.keys()):
             want, have = (str(part[name].shape) if name in part else "nothing" for part in (expected, received))
             if want != have:
                 raise ValueError(f"Weight {name!r}: the network has {want} there, the given weights have {have}.")
 
-    def _abstract_weights(self) -> Weights:
+    def abstract_weights(self) -> Weights:
+        """Shapes and dtypes in the structure of `init`, without computing anything."""
         return jax.eval_shape(lambda key: self.init(key), jax.ShapeDtypeStruct((2,), "uint32"))
 
     def _weighty(self, weights: Weights) -> Iterator[tuple[str, Layer]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
+import zlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,7 @@ class Shard:
 
     def __init__(self, chunks: Sequence[Rows], keys: np.ndarray[Any, Any] | None = None) -> None:
         self.chunks = list(chunks)
+        self._keys = keys
         self._places = None if keys is None else np.argsort(keys, kind="stable")
         self._starts = np.cumsum([0, *(len(chunk.weights) for chunk in self.chunks)])
 
@@ -61,6 +64,13 @@ class Shard:
         if not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError("weights must be finite and at least 0; remove or correct the rows that are not.")
         return cls([Rows(features, labels, weights)])
+
+    def digest(self) -> int:
+        """32 bits that tell these rows from others, order aside where there are keys."""
+        if self._keys is not None:
+            return zlib.crc32(np.sort(self._keys).tobytes())
+        parts = (np.ascontiguousarray(part) for chunk in self.chunks for part in chunk)
+        return functools.reduce(lambda digest, part: zlib.crc32(part.tobytes(), digest), parts, 0)
 
     def take(self, indices: np.ndarray[Any, Any], rows: int) -> Rows:
         """The rows at `indices`, followed by rows of zeros (of weight 0 too) up to `rows` of them."""
@@ -117,9 +127,9 @@ def epoch_order(rows: int, seed: int, epoch: int, worker: int) -> np.ndarray[Any
     return np.random.default_rng((seed, epoch, worker)).permutation(rows)
 
 
-def batches(shard: Shard, plan: Plan, worker: int, order: np.ndarray[Any, Any]) -> Iterator[Rows]:
-    """One epoch of the worker's batches, each of `plan.rows` rows."""
-    for step in range(plan.steps):
+def batches(shard: Shard, plan: Plan, worker: int, order: np.ndarray[Any, Any], skipped: int = 0) -> Iterator[Rows]:
+    """One epoch of the worker's batches, each of `plan.rows` rows, but for the first `skipped`."""
+    for step in range(skipped, plan.steps):
         first, last = plan.bounds(worker, step)
         yield shard.take(order[first:last], plan.rows)
 

@@ -30,7 +30,7 @@ from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import Training
 from sparkdl.training.batches import Plan, Rows, Shard, epoch_order
 from sparkdl.training.exchange import WORKERS
-from sparkdl.training.trainer import Share, train
+from sparkdl.training.loop import Share, train
 
 Array = jax.Array
 Shares = tuple[int, ...]

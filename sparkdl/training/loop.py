@@ -1,0 +1,387 @@
+"""Epochs, validation, early stopping, checkpoints: what a worker does from its rows to the learned weights."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from sparkdl.layers.base import Weights
+from sparkdl.losses import Loss
+from sparkdl.optimizers import Optimizer
+from sparkdl.schedules import Schedule
+from sparkdl.training.batches import Plan, Rows, batches, epoch_order, prefetched
+from sparkdl.training.checkpoints import CheckpointFolder, decode
+from sparkdl.training.collectives import from_first, meet, summed
+from sparkdl.training.compilation import kept_by_every_process
+from sparkdl.training.exchange import Exchange
+from sparkdl.training.logs import LogWriter, NullWriter
+from sparkdl.training.meter import Meter, Report
+from sparkdl.training.options import Training
+from sparkdl.training.recorder import Recorder, is_sampled, sampling
+from sparkdl.training.results import Epoch, Result
+from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
+from sparkdl.training.step import abstract_rows, initial_state, local_workers, make_score, make_step, place, replicate
+from sparkdl.training.stopping import Stopper
+from sparkdl.transfer import started_from
+
+
+def train(
+    plan: Training,
+    share: Share,
+    validation: Share,
+    mesh: Mesh,
+    report: Report | None = None,
+    initial: Weights | None = None,
+    recorder: Recorder | None = None,
+) -> Result:
+    """Train on this process's share together with the other processes of the mesh, who call this too.
+
+    Parameters
+    ----------
+    plan : Training
+    share, validation : Share
+    mesh : Mesh
+        One device a worker.
+    report : callable, optional
+        Called with a dict of progress now and then.
+    initial : nested dict of arrays, optional
+        Weights to start from; layers they lack start fresh.
+    recorder : Recorder, optional
+        Takes down the events of the run.
+
+    Raises
+    ------
+    ValueError
+        There are no rows, they weigh nothing, or checkpoints cannot be written.
+    """
+    if not sum(share.lengths):
+        raise ValueError("There are no rows to train on; check the data and its filters.")
+    run = _Run(plan, share, validation, mesh, report, initial, recorder or Recorder(plan.statistics))
+    try:
+        return run.result()
+    finally:
+        if run.folder:
+            run.folder.close()
+
+
+class _Run:
+    """One training run in one process; all processes of the mesh take the same decisions at the same steps."""
+
+    def __init__(
+        self,
+        plan: Training,
+        share: Share,
+        validation: Share,
+        mesh: Mesh,
+        report: Report | None,
+        initial: Weights | None,
+        recorder: Recorder,
+    ) -> None:
+        self.plan, self.share, self.validation, self.mesh = plan, share, validation, mesh
+        self.report, self.initial, self.recorder = report, initial, recorder
+        self.loss, self.exchange = Loss.of(plan.loss), Exchange.of(plan.exchange)
+        self.rows, self.leads = sum(share.lengths), share.first == 0
+        self.steps = Plan(share.lengths, plan.batch_size)
+        self.scoring = Plan(validation.lengths, plan.batch_size) if sum(validation.lengths) else None
+        self.optimizer = Optimizer.of(plan.optimizer)
+        self.stopper = Stopper(plan.early_stopping, self.loss.metric) if plan.early_stopping else None
+        if self.stopper and self.stopper.plan.validates and not self.scoring:
+            raise ValueError(
+                f"EarlyStopping monitors {self.stopper.plan.monitor}, but there are no validation rows; give some "
+                "(validationIndicatorCol) or monitor 'loss' or 'metric'."
+            )
+        self.sampled_every = sampling(self.steps.steps * plan.epochs) if recorder.active else 0
+        self.at = Position()
+        self.earlier = 0.0  # seconds of training before this process took over
+        self.best: Weights | None = None
+        self.resumed: list[int] | None = None
+        self.notes: list[str] = []
+        self.folder: CheckpointFolder | None = None
+
+    def result(self) -> Result:
+        plan, network = self.plan, self.plan.network
+        transformation = self.optimizer.transformation(plan.step_size, self.steps.steps * plan.epochs, self.steps.steps)
+        # Compiled without optimization: random numbers run once, and their code is slow to optimize.
+        init = jax.jit(network.init, compiler_options={"xla_backend_optimization_level": 0})
+        with self.recorder.span("compile"), kept_by_every_process():
+            weights = init(jax.random.key(plan.seed))
+            if self.initial is not None:
+                weights = started_from(weights, self.initial)
+            self.state = replicate(initial_state(network, weights, transformation, self.exchange), self.mesh)
+        if not plan.epochs:
+            return Result(_own(self.state.weights), [], 0.0, "maxIter is 0")
+        if plan.checkpoints:
+            self._resume()
+        if self.at.epoch >= plan.epochs or self.at.stopped:
+            return self._result(0.0)
+
+        self.logs = self._open_logs()
+        started = time.perf_counter()
+        with self.recorder.span("compile"), kept_by_every_process():
+            batch = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh)
+            clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
+            parts = (network, self.loss, transformation, self.exchange, self.mesh)
+            step = make_step(*parts, plan.seed, plan.dtype, self.steps.steps, clock)
+            self.advance = step.lower(self.state, *batch).compile()
+            if self.scoring:
+                batch = abstract_rows(self.validation.shards[0], self.scoring.rows, self.mesh)
+                self.score = make_score(network, self.loss, self.mesh).lower(self.state.weights, *batch).compile()
+            if self.logs.active:
+                shard = self.share.shards[0]
+                self.logs.compile(_own(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
+        if self.mesh.size > 1:
+            meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
+        compile_seconds = time.perf_counter() - started
+
+        self.began = time.perf_counter()
+        with closing(self.logs):
+            while self.at.epoch < plan.epochs and not self.at.stopped:
+                self._train_epoch()
+        return self._result(compile_seconds)
+
+    def _train_epoch(self) -> None:
+        plan, epoch = self.plan, self.at.epoch
+        before = (self.at.step, self.at.sums, self.at.epoch_seconds)
+        meter = Meter(epoch, plan.epochs, self.rows, self.steps.steps, self.report, *before)
+        late: deque[Any] = deque()
+        order, asked = epoch if plan.shuffle else None, time.time()
+        with closing(_feed(plan, self.share, self.steps, self.mesh, order, self.at.step)) as feed:
+            for placed in feed:
+                number = epoch * self.steps.steps + self.at.step
+                if self.sampled_every and is_sampled(number, self.sampled_every):
+                    self.recorder.placed(epoch, number, asked)
+                last = self.at.step + 1 == self.steps.steps
+                weights_before = _own(self.state.weights) if last and self.logs.active else None
+                self.state, totals = self.advance(self.state, *placed)
+                self.at.step += 1
+                for done, loss in meter.add(totals):
+                    self._note_divergence(epoch, done, loss)
+                self._note_lateness(late)
+                if self.logs.due(number + 1):
+                    self.logs.scalars(number + 1, meter.numbers())
+                if not last:
+                    self._between_steps(meter, number + 1)
+                if self.at.stopped and self.exchange.agrees_after(self.at.step):
+                    break
+                asked = time.time()
+        self._flush(meter)
+        self._close_epoch(meter, weights_before, placed)
+
+    def _close_epoch(self, meter: Meter, before: Weights | None, placed: Any) -> None:
+        plan, whole = self.plan, self.at.step == self.steps.steps
+        loss, metric = meter.means()
+        seconds = meter.seconds()
+        validated = self._validate()
+        rows = self.rows * self.at.step // self.steps.steps
+        record = Epoch(loss, metric, *validated[:2], rows, seconds, validated[2], self.at.step, float(meter.sums[3]))
+        self.at.history.append(record)
+        if self.report:
+            self.report(meter.message() | {"history": record._asdict()})
+        number = self.at.epoch * self.steps.steps + self.at.step
+        if before is not None:
+            last_rows = tuple(np.asarray(part.addressable_data(0)) for part in placed)
+            self.logs.epoch(number, record._asdict(), before, _own(self.state.weights), last_rows)
+        improved = not self.stopper and _is_best(self.at.history)
+        if whole:
+            stopper, window = self.stopper, meter.sums - self.at.checked
+            in_steps = stopper is not None and stopper.due(self.at.step)
+            self.at.epoch, self.at.step, self.at.epoch_seconds = self.at.epoch + 1, 0, 0.0
+            self.at.sums, self.at.checked = [0.0] * 4, [0.0] * 4
+            if stopper and not self.at.stopped and (in_steps or stopper.due_after(self.at.epoch)):
+                value = getattr(record, stopper.plan.monitor)
+                improved = self._check(self._monitored(window) if in_steps and not stopper.plan.validates else value)
+            previous = self.at.history[-2].loss if len(self.at.history) > 1 else None
+            if plan.tol and previous is not None and previous - loss < plan.tol * abs(previous) and not self.at.stopped:
+                self.at.stopped = f"the objective fell by less than tol {plan.tol:g} of itself in epoch {self.at.epoch}"
+        else:
+            self.at.sums, self.at.epoch_seconds = meter.sums.tolist(), seconds
+        kept, done = plan.checkpoints, self.at.stopped or self.at.epoch == plan.epochs
+        if kept and (done or (self.at.epoch if kept.unit == "epoch" else number) % kept.every == 0):
+            self._save(improved)
+
+    def _between_steps(self, meter: Meter, number: int) -> None:
+        """Checks and checkpoints that are due within an epoch."""
+        stopper, kept, improved = self.stopper, self.plan.checkpoints, False
+        if stopper and stopper.due(self.at.step):
+            self._flush(meter)
+            window = meter.sums - self.at.checked
+            self.at.checked = meter.sums.tolist()
+            if stopper.plan.validates and not self.at.stopped:
+                loss, metric, _ = self._validate()
+                improved = self._check(loss if stopper.plan.monitor.endswith("loss") else metric)
+            elif not self.at.stopped:
+                improved = self._check(self._monitored(window))
+        if kept and kept.unit == "step" and number % kept.every == 0 and not self.at.stopped:
+            self._flush(meter)
+            self.at.sums, self.at.epoch_seconds = meter.sums.tolist(), meter.seconds()
+            self._save(improved)
+
+    def _flush(self, meter: Meter) -> None:
+        for done, loss in meter.flush():
+            self._note_divergence(self.at.epoch, done, loss)
+
+    def _monitored(self, window: np.ndarray[Any, Any]) -> float:
+        """The monitored mean over training rows, from their sums."""
+        assert self.stopper is not None
+        which = 0 if self.stopper.plan.monitor.endswith("loss") else 1
+        return float(window[which] / window[2]) if window[2] > 0 else math.nan
+
+    def _check(self, value: float | None) -> bool:
+        """Whether it is the best so far, whose weights are then kept."""
+        assert self.stopper is not None and value is not None
+        improved = self.stopper.check(self.at.epoch, self.at.step, value)
+        if improved and self.stopper.plan.restore_best:
+            self.best = _own(self.state.weights)
+        self.at.stopped = self.at.stopped or self.stopper.reason()
+        return improved
+
+    def _note_divergence(self, epoch: int, step: int, loss: float) -> None:
+        if self.stopper and not self.at.stopped:
+            self.at.stopped = self.stopper.diverged(epoch, step, loss)
+
+    def _note_lateness(self, late: deque[Any]) -> None:
+        """Stop all workers at the same step once one of them finds that time is up; votes are read two steps late."""
+        if not self.stopper or self.stopper.plan.max_seconds is None:
+            return
+        vote = self.stopper.late(self._seconds())
+        late.append(summed(np.full(local_workers(self.mesh), vote, np.int32), self.mesh))
+        if len(late) > 2 and int(np.asarray(late.popleft().addressable_data(0))) and not self.at.stopped:
+            self.at.late = True
+            self.at.stopped = f"max_seconds {self.stopper.plan.max_seconds:g} of training have passed"
+
+    def _seconds(self) -> float:
+        return self.earlier + time.perf_counter() - self.began
+
+    def _validate(self) -> tuple[float | None, float | None, float]:
+        if not self.scoring:
+            return None, None, 0.0
+        rows = sum(self.validation.lengths)
+        meter = Meter(self.at.epoch, self.plan.epochs, rows, self.scoring.steps, None)
+        with self.recorder.span("validation", epoch=self.at.epoch, rows=rows):
+            with closing(_feed(self.plan, self.validation, self.scoring, self.mesh, None)) as feed:
+                for placed in feed:
+                    meter.add(self.score(self.state.weights, *placed))
+            list(meter.flush())
+        return *meter.means(), meter.seconds()
+
+    # Checkpoints. The first worker alone reads and writes them; the others learn what it read from it.
+
+    def _resume(self) -> None:
+        assert self.plan.checkpoints is not None
+        digest = fingerprint(self.plan, (self.share, self.validation), self.initial, self.mesh)
+        data = None
+        if self.leads:
+            self.folder = CheckpointFolder(self.plan.checkpoints, digest)
+            self.folder.check()
+            found = self.folder.newest(epochs=self.plan.epochs)
+            data = found.data if found else None
+            if not found and self.folder.others():
+                self.notes.append(
+                    f"checkpointDir {self.plan.checkpoints.directory!r} holds checkpoints of other runs only (with "
+                    "another network, other Params, rows or number of workers); this one started anew."
+                )
+        data = from_first(data, self.mesh)
+        if data is None:
+            return
+        meta, arrays = decode(data)
+        self.state, self.best = from_arrays(arrays, self.state, self.share.first, self.mesh)
+        self.at = at = Position.from_json(meta["position"])
+        self.resumed = [at.epoch, at.step]
+        self.earlier = at.seconds
+        if self.stopper and at.stopper:
+            self.stopper.restore(at.stopper)
+            if at.late and not self.stopper.late(at.seconds):  # it is given more time than before
+                at.stopped, at.late = None, False
+                if at.step:
+                    at.history.pop()
+
+    def _save(self, improved: bool) -> None:
+        at = self.at
+        at.seconds, at.stopper = self._seconds(), self.stopper.to_json() if self.stopper else None
+        with self.recorder.span("checkpoint", epoch=at.epoch) as facts:
+            arrays = to_arrays(self.state, self.best, self.exchange, self.mesh, self.folder is not None)
+            facts["bytes"] = sum(array.nbytes for array in arrays.values())
+            if self.folder:
+                steps = at.epoch * self.steps.steps + at.step
+                self.folder.save({"epoch": at.epoch, "step": steps, "position": at.to_json()}, arrays, improved)
+
+    def _open_logs(self) -> NullWriter:
+        plan = self.plan
+        if not plan.logs or not self.leads:
+            return NullWriter()
+        schedule = Schedule.of(self.optimizer.schedule)
+        factors = schedule.factors(self.steps.steps * plan.epochs, self.steps.steps)
+        first = self.at.epoch * self.steps.steps + self.at.step
+        return LogWriter(
+            plan.logs,
+            plan.network,
+            self.loss,
+            lambda step: plan.step_size * float(factors(step)),
+            seed=plan.seed,
+            dtype=plan.dtype,
+            first_step=first,
+        )
+
+    def _result(self, compile_seconds: float) -> Result:
+        if self.folder:
+            self.folder.close()
+            self.notes += self.folder.notes
+        stopper = self.stopper
+        weights = _own(self.state.weights)
+        if stopper and stopper.plan.restore_best and self.best is not None:
+            weights = self.best
+        return Result(
+            weights,
+            self.at.history,
+            compile_seconds,
+            self.at.stopped or f"all {self.plan.epochs} epochs are done",
+            stopper.best if stopper else None,
+            stopper.checks if stopper else [],
+            self.resumed,
+            self.notes,
+            self._events() if self.recorder.active else [],
+        )
+
+    def _events(self) -> list[dict[str, Any]]:
+        at, steps = self.at, self.steps.steps
+        first = self.resumed[0] * steps + self.resumed[1] if self.resumed else 0
+        done = max(1, sum(epoch.steps for epoch in at.history))
+        sent = round(sum(epoch.bytes for epoch in at.history) / done / self.mesh.size)
+        rows = round(self.share.lengths[self.share.first] / steps)
+        return self.recorder.finish(self.sampled_every, first, at.epoch * steps + at.step, rows, sent)
+
+
+def _feed(plan: Training, share: Share, steps: Plan, mesh: Mesh, epoch: int | None, first: int = 0) -> Generator[Any]:
+    """An epoch's batches on the devices, from step `first`; in the order of the rows if `epoch` is None."""
+    streams = []
+    for worker, shard in enumerate(share.shards, start=share.first):
+        order = np.arange(len(shard)) if epoch is None else epoch_order(len(shard), plan.seed, epoch, worker)
+        streams.append(batches(shard, steps, worker, order, first))
+
+    def placed() -> Iterator[Any]:
+        for parts in zip(*streams, strict=True):
+            rows = parts[0] if len(parts) == 1 else Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+            with jax.enable_x64(plan.dtype == "float64"):  # it holds for one thread, and this one is another
+                batch = place(rows, mesh)
+            yield batch
+
+    return prefetched(placed())
+
+
+def _is_best(history: list[Epoch]) -> bool:
+    """Whether the last epoch has the lowest loss of all: on validation rows if there are any, else in training."""
+    losses = [epoch.loss if epoch.validation_loss is None else epoch.validation_loss for epoch in history]
+    return all(losses[-1] < loss for loss in losses[:-1])
+
+
+def _own(stacked: Any) -> Any:
+    """Copies on the host of what this process's first worker holds."""
+    return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)[0]), stacked)

@@ -1,0 +1,91 @@
+"""What to train and how: everything about a run that every one of its workers must know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sparkdl.losses import Loss, SoftmaxCrossEntropy
+from sparkdl.network import Network
+from sparkdl.optimizers import SGD, Optimizer
+from sparkdl.specs import Spec, check_range
+from sparkdl.training.all_reduce import AllReduce
+from sparkdl.training.checkpoints import Checkpoints
+from sparkdl.training.exchange import Exchange
+from sparkdl.training.logs import Logs
+from sparkdl.training.step import DTYPES
+from sparkdl.training.stopping import EarlyStopping
+
+
+@dataclass(frozen=True)
+class Training(Spec):
+    """What to train and how; every worker of a fit holds the same one.
+
+    Parameters
+    ----------
+    network : Network
+    loss : Loss or str
+    optimizer : Optimizer or str
+    exchange : Exchange or str
+    step_size : float
+        Learning rate; the optimizer's schedule multiplies it.
+    epochs : int
+        Passes over the data; 0 returns the initial weights.
+    batch_size : int
+        Rows of a step over all workers.
+    tol : float
+        Stop after an epoch that lowers the objective by less than this part of it; 0 never stops.
+    seed : int
+        Of initial weights, order of rows, and random layers.
+    shuffle : bool
+        Whether rows are seen in another order every epoch.
+    dtype : str
+        What layers compute in: "float32"; "bfloat16", for devices that are faster in it, with weights, loss, sums and
+        validation in float32; or "float64" where JAX has it enabled.
+    early_stopping : EarlyStopping, optional
+    checkpoints : Checkpoints, optional
+        Where and how often to save what a later run needs to go on from.
+    logs : Logs, optional
+        Where and how often to write TensorBoard events.
+    statistics : bool, default False
+        Whether to take down what happens when, for a timeline.
+    """
+
+    network: Network
+    loss: Loss | str = field(default=SoftmaxCrossEntropy(), kw_only=True)
+    optimizer: Optimizer | str = field(default=SGD(), kw_only=True)
+    exchange: Exchange | str = field(default=AllReduce(), kw_only=True)
+    step_size: float = field(default=0.01, kw_only=True)
+    epochs: int = field(default=10, kw_only=True)
+    batch_size: int = field(default=128, kw_only=True)
+    tol: float = field(default=0.0, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
+    shuffle: bool = field(default=True, kw_only=True)
+    dtype: str = field(default="float32", kw_only=True)
+    early_stopping: EarlyStopping | None = field(default=None, kw_only=True)
+    checkpoints: Checkpoints | None = field(default=None, kw_only=True)
+    logs: Logs | None = field(default=None, kw_only=True)
+    statistics: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, family in (("network", Network), ("loss", Loss), ("optimizer", Optimizer), ("exchange", Exchange)):
+            object.__setattr__(self, name, family.of(getattr(self, name)))
+        for name, kind in (("early_stopping", EarlyStopping), ("checkpoints", Checkpoints), ("logs", Logs)):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, kind.of(value))
+        for name, least in (("epochs", 0), ("batch_size", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, received {value!r}.")
+        check_range(self, "(0, inf)", "step_size")
+        check_range(self, "[0, inf)", "tol")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, received {self.dtype!r}.")
+        Loss.of(self.loss).check(self.network.output_shape())
+        stopping = self.early_stopping
+        if stopping and stopping.unit == "step" and not Exchange.of(self.exchange).agrees_after(stopping.every):
+            raise ValueError(
+                f"EarlyStopping(every={stopping.every}, unit='step') checks when workers hold different weights under "
+                f"{self.exchange!r}; choose a multiple of its frequency."
+            )

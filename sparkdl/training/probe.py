@@ -1,0 +1,112 @@
+"""What a look at one step finds: the spread of weights, gradients and activations, and how far the step went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from sparkdl.layers.base import Context, Weights
+from sparkdl.losses import Loss
+from sparkdl.network import Network, named_arrays, updated
+
+Array = jax.Array
+
+BINS = 30  # of a histogram
+
+
+class Histogram(NamedTuple):
+    """Finite values of an array in `BINS` bins of equal width over [-bound, bound], with their extremes and sums."""
+
+    bound: Any
+    least: Any
+    most: Any
+    total: Any
+    squares: Any
+    counts: Any
+
+
+class Probed(NamedTuple):
+    """What a probe finds.
+
+    Attributes
+    ----------
+    weights, gradients : dict of Histogram
+        By "layer/name": after the step, and of the mean objective of the rows.
+    updates : dict of (Array, Array)
+        Mean |after - before| and mean |before| of every learned array.
+    activations : dict of Array
+        "layer/mean" and "layer/standard_deviation" of every layer's output over rows and positions.
+    """
+
+    weights: dict[str, Histogram]
+    gradients: dict[str, Histogram]
+    updates: dict[str, tuple[Any, Any]]
+    activations: dict[str, Any]
+
+
+def make_probe(network: Network, loss: Loss, dtype: str | None = None) -> Callable[..., Probed]:
+    """`probe(before, after, features, labels, row_weights, seed, step) -> Probed`, compiled for this process alone.
+
+    It is no part of the training step, which therefore costs nothing more where nothing is logged. Layers see the rows
+    as in training (random layers draw anew, batch normalization takes the statistics of these rows).
+    """
+
+    @jax.jit
+    def probe(
+        before: Weights, after: Weights, features: Array, labels: Array, row_weights: Array, seed: Array, step: Array
+    ) -> Probed:
+        wide = next((leaf.dtype for leaf in jax.tree.leaves(before)), jnp.dtype("float32"))
+        weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), before)
+        row_weights = row_weights.astype(wide)
+        total = jnp.where(row_weights.sum() > 0, row_weights.sum(), 1)
+        context = Context(jax.random.fold_in(jax.random.key(seed), step), row_weights)
+        x = features.astype(dtype or wide)
+        outputs, kept = network.train_forward(weights, x, context)
+        scores = outputs.astype(wide)
+        truth = labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(wide)
+        dy = loss.delta(scores, truth, row_weights).astype(outputs.dtype)
+        _, sums = network.train_backward(weights, x, outputs, dy, kept, context, False)
+
+        learned = network.learned(before)
+        pull = jax.grad(lambda part: jnp.asarray(network.penalty(updated(before, part)), wide))(learned)
+        gradient = jax.tree.map(lambda part, own: part.astype(wide) / total + own, sums, pull)
+        changed = dict(named_arrays(network.learned(after)))
+        activations: dict[str, Array] = {}
+        for name, y in _outputs(network, kept):
+            values = y.astype(wide).reshape(y.shape[0], -1)
+            mean = row_weights @ values.mean(axis=1) / total
+            variance = row_weights @ jnp.square(values - mean).mean(axis=1) / total
+            activations |= {f"{name}/mean": mean, f"{name}/standard_deviation": jnp.sqrt(variance)}
+        return Probed(
+            weights={name: _histogram(array) for name, array in named_arrays(after)},
+            gradients={name: _histogram(array) for name, array in named_arrays(gradient)},
+            updates={
+                name: (abs(changed[name] - array).mean(), abs(array).mean()) for name, array in named_arrays(learned)
+            },
+            activations=activations,
+        )
+
+    return probe
+
+
+def _outputs(network: Network, kept: Any, prefix: str = "") -> Iterator[tuple[str, Array]]:
+    """Every layer's output by name, those of networks within the network too."""
+    for name, layer, (_, y, own) in zip(network.names, network.layers, kept, strict=True):
+        if isinstance(layer, Network):
+            yield from _outputs(layer, own, f"{prefix}{name}/")
+        else:
+            yield prefix + name, y
+
+
+def _histogram(array: Array) -> Histogram:
+    finite = jnp.isfinite(array)
+    values = jnp.where(finite, array, 0)
+    size = abs(values).max()
+    bound = jnp.where(size > 0, size, 1)
+    bins = jnp.clip(jnp.floor((values / bound + 1) * (BINS / 2)).astype(jnp.int32), 0, BINS - 1)
+    counts = jnp.zeros(BINS, jnp.int32).at[bins].add(finite.astype(jnp.int32))
+    least, most = values.min(where=finite, initial=bound), values.max(where=finite, initial=-bound)
+    return Histogram(bound, least, most, values.sum(), jnp.square(values).sum(), counts)

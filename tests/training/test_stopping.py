@@ -1,0 +1,142 @@
+"""Early stopping: every reason there is, decided by hand on constructed values and then in a real run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparkdl import Network, training
+from sparkdl.layers import Dense
+from sparkdl.network import named_arrays
+from sparkdl.training import EarlyStopping, Result
+from sparkdl.training.stopping import Stopper
+
+RANDOM = np.random.default_rng(37)
+X = RANDOM.normal(size=(60, 3)).astype("float32")
+ROWS = (X, (X.sum(axis=1) > 0).astype(int))
+NETWORK = Network([Dense(2)], input_shape=(3,))
+
+
+def fit(stopping: EarlyStopping | None = None, **options: Any) -> Result:
+    settings = {"batch_size": 10, "step_size": 0.1, "epochs": 6, "validation": ROWS, "early_stopping": stopping}
+    return training.fit(NETWORK, ROWS, **settings | options)
+
+
+def followed(plan: EarlyStopping, values: list[float], metric: str = "accuracy") -> tuple[int, str | None, list[Any]]:
+    """Checks until it stops, its reason, and the best check."""
+    stopper = Stopper(plan, metric)
+    for count, value in enumerate(values, start=1):
+        stopper.check(count, 0, value)
+        if reason := stopper.reason():
+            return count, reason, stopper.best or []
+    return len(values), None, stopper.best or []
+
+
+@pytest.mark.parametrize(
+    "plan, values, metric, stops, best",
+    [
+        (EarlyStopping(patience=2), [3.0, 2.0, 2.5, 2.1, 1.0], "accuracy", 4, 2),
+        (EarlyStopping(patience=2, min_delta=0.5), [3.0, 2.6, 2.4, 2.3, 2.2], "accuracy", 5, 3),
+        (EarlyStopping("metric", 1), [0.5, 0.6, 0.6], "accuracy", 3, 2),
+        (EarlyStopping("metric", 1), [0.5, 0.4, 0.4], "mse", 3, 2),
+        (EarlyStopping("metric", 1, mode="min"), [0.5, 0.4, 0.6], "accuracy", 3, 2),
+        (EarlyStopping("loss", 1, mode="max"), [0.5, 0.4], "accuracy", 2, 1),
+        (EarlyStopping(patience=2), [math.nan, math.inf, 1.0], "accuracy", 2, None),
+        (EarlyStopping(patience=2), [math.nan, 1.0, 2.0, 0.5], "accuracy", None, 4),
+        (EarlyStopping("metric", None, target=0.9), [0.5, 0.95, 0.99], "accuracy", 2, 2),
+        (EarlyStopping(patience=None, target=0.1), [0.5, 0.1], "accuracy", 2, 2),
+        (EarlyStopping(patience=None), [1.0, 2.0, 3.0], "accuracy", None, 1),
+    ],
+    ids=lambda value: repr(value) if isinstance(value, EarlyStopping) else None,
+)
+def test_it_stops_after_so_many_checks_with_that_best(
+    plan: EarlyStopping, values: list[float], metric: str, stops: int | None, best: int | None
+) -> None:
+    count, reason, found = followed(plan, values, metric)
+    assert (count if reason else None) == stops
+    assert (found[0] if found else None) == best
+
+
+def test_its_reason_says_what_was_watched_and_what_was_best() -> None:
+    _, reason, _ = followed(EarlyStopping(patience=2), [3.0, 2.0, 2.5, 2.1])
+    assert reason == ("validation_loss has not improved by more than 0 in 2 checks; it was best after epoch 2, with 2")
+    assert followed(EarlyStopping("loss", target=1.5), [1.25])[1] == "loss 1.25 has reached the target 1.5"
+
+
+def test_the_best_weights_come_back_unless_they_are_not_wanted() -> None:
+    first = dict(named_arrays(fit(epochs=1).weights))
+    for restored in (True, False):
+        stopping = EarlyStopping(patience=2, min_delta=1e9, restore_best=restored)
+        result = fit(stopping)
+        assert len(result.history) == 3
+        assert result.best == [1, 0, result.history[0].validation_loss]
+        assert np.array_equal(dict(named_arrays(result.weights))["dense_0/kernel"], first["dense_0/kernel"]) == restored
+
+
+def test_checks_may_come_every_few_epochs() -> None:
+    result = fit(EarlyStopping(patience=1, min_delta=1e9, every=2))
+    assert [check[:2] for check in result.checks] == [[2, 0], [4, 0]]
+    assert [check[2] for check in result.checks] == [result.history[i].validation_loss for i in (1, 3)]
+
+
+@pytest.mark.parametrize("monitor", ["validation_loss", "loss"])
+@pytest.mark.parametrize("devices", [1, 3])
+def test_checks_may_come_every_few_steps_and_stop_within_an_epoch(monitor: str, devices: int) -> None:
+    result = fit(EarlyStopping(monitor, 2, min_delta=1e9, every=2, unit="step"), devices=devices, shuffle=False)
+    assert [check[:2] for check in result.checks] == [[0, 2], [0, 4], [1, 0]]
+    whole = fit(EarlyStopping(monitor, 3, min_delta=1e9, every=2, unit="step"), devices=devices, shuffle=False)
+    assert [check[:2] for check in whole.checks] == [[0, 2], [0, 4], [1, 0], [1, 2]]
+    assert whole.checks[:3] == result.checks
+    assert [(epoch.steps, epoch.rows) for epoch in whole.history] == [(6, 60), (2, 20)]
+    if monitor == "loss":  # the mean over the rows since the last check
+        means = [check[2] for check in result.checks]
+        assert np.mean(means) == pytest.approx(result.history[0].loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_a_loss_that_is_too_large_or_no_number_stops_within_steps(devices: int) -> None:
+    high = fit(EarlyStopping(max_loss=1e-3), devices=devices)
+    assert high.stop_reason.startswith("the loss was ")
+    assert ", above 0.001 at step 1 of epoch 1; try a smaller stepSize" in high.stop_reason
+    assert high.history[0].steps < 6
+    lost = fit(EarlyStopping(), step_size=1e38, loss="squared_hinge")
+    assert lost.stop_reason.startswith(tuple(f"the loss was {loss} at step 2 of epoch 1" for loss in ("inf", "nan")))
+
+
+def test_time_runs_out_within_an_epoch() -> None:
+    result = fit(EarlyStopping(max_seconds=1e-9), devices=3)
+    assert result.stop_reason == "max_seconds 1e-09 of training have passed"
+    assert result.history[0].steps < 6
+
+
+def test_a_run_without_it_says_that_it_was_finished() -> None:
+    result = fit(epochs=2)
+    assert (result.stop_reason, result.best, result.checks) == ("all 2 epochs are done", None, [])
+    slow = fit(tol=0.9)
+    assert slow.stop_reason == "the objective fell by less than tol 0.9 of itself in epoch 2"
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ({"monitor": "accuracy"}, "monitor of EarlyStopping must be one of loss, metric, validation_loss"),
+        ({"patience": 0}, "patience of EarlyStopping must be an integer of at least 1, received 0."),
+        ({"every": 1.5}, "every of EarlyStopping must be an integer of at least 1, received 1.5."),
+        ({"unit": "rows"}, "unit of EarlyStopping must be one of epoch, step, received 'rows'."),
+        ({"mode": "best"}, "mode of EarlyStopping must be one of auto, min, max, received 'best'."),
+        ({"min_delta": -1}, "min_delta of EarlyStopping must be a number in"),
+        ({"max_seconds": 0}, "max_seconds of EarlyStopping must be a number in"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match="EarlyStopping") as refused:
+        EarlyStopping(**arguments)
+    assert sentence in str(refused.value)
+
+
+def test_validation_rows_must_be_there_to_be_watched() -> None:
+    with pytest.raises(ValueError, match="monitors validation_loss, but there are no validation rows; give some"):
+        fit(EarlyStopping(), validation=None)
