@@ -1,10 +1,11 @@
-"""Progress on its way from rank 0 to the driver: best effort, so that it can be late or lost but never fail a fit."""
+"""Progress and logs on their way to the driver: best effort, so that they can be late or lost but never fail a fit."""
 
 from __future__ import annotations
 
 import contextlib
 import hmac
 import json
+import logging
 import secrets
 import socket
 import sys
@@ -16,6 +17,7 @@ from typing import Any, Self
 
 CONNECT_SECONDS = 2.0
 LINE_BYTES = 1 << 16
+LOGGER = logging.getLogger("sparkdl.worker")
 
 
 def wanted(setting: str) -> bool:
@@ -24,7 +26,9 @@ def wanted(setting: str) -> bool:
 
 
 class Receiver:
-    """Listens on the driver and draws a progress bar; a context manager.
+    """Listens on the driver, draws a progress bar and logs what workers print; a context manager.
+
+    Lines go to the logger "sparkdl.worker" at level INFO, and from there to standard error if nobody set up logging.
 
     Parameters
     ----------
@@ -35,25 +39,30 @@ class Receiver:
     metric : str
         What to call the metric.
     shown : bool
-        False listens to nothing.
+        Whether to draw the bar.
+    logged : bool, default False
+        Whether to log the lines. If neither is wanted, nothing listens.
     """
 
-    def __init__(self, host: str, bind: str, metric: str, shown: bool) -> None:
+    def __init__(self, host: str, bind: str, metric: str, shown: bool, logged: bool = False) -> None:
         self._metric = metric
         self.address: dict[str, Any] | None = None
         self._server: socket.socket | None = None
-        if not shown:
+        if not shown and not logged:
             return
         try:
             self._server = socket.create_server((bind, 0))
         except OSError as error:
-            warnings.warn(f"No progress bar: cannot listen on {bind} ({error}).", stacklevel=3)
+            lost = " or ".join(["progress bar"] * shown + ["worker logs"] * logged)
+            warnings.warn(f"No {lost}: cannot listen on {bind} ({error}).", stacklevel=3)
             return
         token = secrets.token_hex(16)
         self.address = {"host": host, "port": self._server.getsockname()[1], "token": token}
-        self._bar = _bar()
-        self._thread = threading.Thread(target=self._listen, args=(token,), daemon=True)
-        self._thread.start()
+        self._bar = _bar() if shown else None
+        self._handler = _handler() if logged else None
+        self._lock = threading.Lock()  # of what is shown
+        self._threads = [threading.Thread(target=self._listen, args=(token,), daemon=True)]
+        self._threads[0].start()
 
     def __enter__(self) -> Self:
         return self
@@ -66,8 +75,13 @@ class Receiver:
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)  # wakes accept, which close alone does not
         self._server.close()
-        self._thread.join(CONNECT_SECONDS)
-        self._bar.close()
+        deadline = time.monotonic() + CONNECT_SECONDS
+        for thread in self._threads:  # the first adds the others
+            thread.join(max(0, deadline - time.monotonic()))
+        if self._handler is not None:
+            LOGGER.removeHandler(self._handler)
+        if self._bar is not None:
+            self._bar.close()
 
     def _listen(self, token: str) -> None:
         assert self._server is not None
@@ -76,16 +90,33 @@ class Receiver:
                 connection, _ = self._server.accept()
             except OSError:
                 return
-            with connection, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                connection.settimeout(CONNECT_SECONDS)
-                stream = connection.makefile("rb")
-                if not hmac.compare_digest(stream.readline(LINE_BYTES).strip(), token.encode()):
-                    continue
-                connection.settimeout(None)
-                while line := stream.readline(LINE_BYTES):
-                    self._draw(json.loads(line))
+            thread = threading.Thread(target=self._hear, args=(connection, token), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _hear(self, connection: socket.socket, token: str) -> None:
+        """Show what one worker, or one attempt of it, has to say."""
+        with connection, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            connection.settimeout(CONNECT_SECONDS)
+            stream = connection.makefile("rb")
+            if not hmac.compare_digest(stream.readline(LINE_BYTES).strip(), token.encode()):
+                return
+            connection.settimeout(None)
+            while line := stream.readline(LINE_BYTES):
+                message = json.loads(line)
+                with self._lock:
+                    if "line" in message:
+                        self._log(message)
+                    else:
+                        self._draw(message)
+
+    def _log(self, message: dict[str, Any]) -> None:
+        with _aside(self._bar):
+            LOGGER.info("[rank %s on %s] %s", message["rank"], message["host"], message["line"])
 
     def _draw(self, message: dict[str, Any]) -> None:
+        if self._bar is None:
+            return
         done = message["epoch"] * message["total_rows"] + message["rows"]
         if not self._bar.n:  # rows/s and time left should know nothing of the workers' start
             self._bar.start_t = self._bar.last_print_t = time.time() - message["seconds"]
@@ -101,7 +132,7 @@ class Receiver:
 
 
 class Sender:
-    """Sends messages from a task to the driver's Receiver; every trouble is swallowed.
+    """Sends messages from a task's threads to the driver's Receiver; every trouble is swallowed.
 
     Parameters
     ----------
@@ -111,6 +142,7 @@ class Sender:
 
     def __init__(self, address: dict[str, Any] | None) -> None:
         self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
         if address is None:
             return
         with contextlib.suppress(OSError):
@@ -128,18 +160,35 @@ class Sender:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message, or give up for good."""
-        if self._socket is None:
-            return
-        try:
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            self._socket.close()
-            self._socket = None
+        with self._lock:
+            if self._socket is None:
+                return
+            try:
+                self._socket.sendall(json.dumps(message).encode() + b"\n")
+            except OSError:
+                self._socket.close()
+                self._socket = None
 
 
 def _in_notebook() -> bool:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def _handler() -> logging.Handler | None:
+    """A handler to take away afterwards, if nobody has set up logging; else None."""
+    if LOGGER.level == logging.NOTSET:
+        LOGGER.setLevel(logging.INFO)
+    if LOGGER.hasHandlers():
+        return None
+    handler = logging.StreamHandler()
+    LOGGER.addHandler(handler)
+    return handler
+
+
+def _aside(bar: Any) -> contextlib.AbstractContextManager[Any]:
+    """A context in which lines can be written without breaking the bar."""
+    return contextlib.nullcontext() if bar is None else bar.external_write_mode(file=sys.stderr)
 
 
 def _bar() -> Any:

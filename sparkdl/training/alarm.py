@@ -11,12 +11,15 @@ import hmac
 import queue
 import secrets
 import socket
+import struct
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-ADMITTED, DONE, RAISED, DIED = b"a", b"d", b"r", b"x"
+ADMITTED, DONE, RAISED, DIED, ASKED = b"a", b"d", b"r", b"x", b"t"
+ROUND_TRIPS = 8  # to compare clocks
 CONNECT_SECONDS = 60.0
 
 
@@ -27,6 +30,13 @@ class Alarm:
     ----------
     host : str
         This machine's address as the other workers see it.
+
+    Attributes
+    ----------
+    address : dict
+        Where the others find it: host, port, token.
+    offset : float
+        Seconds to add to this machine's clock for that of rank 0's.
     """
 
     def __init__(self, host: str) -> None:
@@ -36,6 +46,7 @@ class Alarm:
         self._lock = threading.Lock()
         self._end = DIED
         self._heard: queue.Queue[bytes] = queue.Queue()
+        self.offset = 0.0
         self.address: dict[str, Any] = {"host": host, "port": self._server.getsockname()[1], "token": self._token}
 
     def __enter__(self) -> Self:
@@ -75,11 +86,12 @@ class Alarm:
             threading.Thread(target=self._accept, args=(ring,), daemon=True).start()
             return
         peer = socket.create_connection((center["host"], center["port"]), CONNECT_SECONDS)
+        self._peers.append(peer)
         peer.sendall(center["token"].encode())
         if peer.recv(1) != ADMITTED:
             raise OSError(f"The alarm at {center['host']}:{center['port']} does not answer.")
+        self.offset = _clock_offset(peer)
         peer.settimeout(None)
-        self._peers.append(peer)
         threading.Thread(target=self._listen, args=(peer, ring), daemon=True).start()
 
     def end(self, how: bytes) -> None:
@@ -117,7 +129,8 @@ class Alarm:
 
     def _listen(self, peer: socket.socket, ring: Callable[[], None]) -> None:
         try:
-            heard = peer.recv(1)
+            while (heard := peer.recv(1)) == ASKED:
+                peer.sendall(struct.pack("!d", time.time()))
         except OSError:
             heard = b""
         if heard != DONE and self._end == DIED:  # else it is this worker's own end that ended it
@@ -131,3 +144,17 @@ class Alarm:
             for peer in self._peers:
                 with contextlib.suppress(OSError):
                     peer.sendall(byte)
+
+
+def _clock_offset(peer: socket.socket) -> float:
+    """Seconds from this machine's clock to the peer's, by the quickest of some round trips (Cristian, 1989)."""
+    tries = []
+    for _ in range(ROUND_TRIPS):
+        asked = time.time()
+        peer.sendall(ASKED)
+        answer = peer.recv(8, socket.MSG_WAITALL)
+        heard = time.time()
+        if len(answer) < 8:
+            raise OSError("The alarm of the first worker fell silent.")
+        tries.append((heard - asked, struct.unpack("!d", answer)[0] - (asked + heard) / 2))
+    return min(tries)[1]

@@ -14,10 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from sparkdl.training.follower import LogFollower
 from sparkdl.training.worker import HEARTBEAT_SECONDS, Job, job_line
 
 SILENCE_SECONDS = 30 * HEARTBEAT_SECONDS  # a worker that says nothing for so long has been stopped or has hung
-LOG_LINES = 20
+LOG_LINES, LOG_BYTES = 20, 1 << 14  # of a failed worker's last words
 
 
 class WorkerError(RuntimeError):
@@ -58,6 +59,8 @@ class Child:
                 stderr=stream,
                 text=True,
                 env=os.environ | environment,
+                # Spark's daemon hangs up on its process group when an executor dies, which would forestall cleaning up.
+                start_new_session=True,
             )
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
         assert self._process.stdout is not None
@@ -105,14 +108,18 @@ class Child:
             try:
                 event = self._events.get(timeout=SILENCE_SECONDS)
             except queue.Empty:
-                raise WorkerError(
+                message = (
                     f"its process {self.pid} gave no sign of life for {SILENCE_SECONDS:.0f} s and was ended; "
                     "look for a stopped process or a frozen machine."
-                ) from None
+                )
+                raise WorkerError(self._with_last_words(message)) from None
             if event is None:
                 raise self._death()
             if event["event"] == "error":
-                raise WorkerError(event["message"], event["type"], _is_secondary(event))
+                message = event["message"]
+                if event["type"] != "ValueError":  # which tells the user all there is to know
+                    message = self._with_last_words(message)
+                raise WorkerError(message, event["type"], _is_secondary(event))
             if event["event"] == "given up":
                 raise WorkerError("it was ended because another worker failed.", secondary=True)
             if event["event"] == "done":
@@ -134,14 +141,27 @@ class Child:
 
     def log_tail(self) -> str:
         """The last lines the process printed."""
-        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        try:
+            with self._log.open("rb") as stream:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - LOG_BYTES))
+                lines = stream.read().decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
         return "\n".join(lines[-LOG_LINES:])
+
+    def follow(self, say: Callable[[str], None]) -> LogFollower:
+        """Have `say` called with every line that the process prints, for as long as the result's context lasts."""
+        return LogFollower(self._log, say)
+
+    def _with_last_words(self, message: str) -> str:
+        tail = self.log_tail()
+        return f"{message}\nThe last it printed:\n{tail}" if tail else message
 
     def _death(self) -> WorkerError:
         code = self._process.wait()
         how = f"ended with exit code {code}" if code >= 0 else f"was killed by signal {-code}"
         hint = "; the machine may be out of memory" if code == -9 else ""
-        message = f"its process {how}{hint}. The last it printed:\n{self.log_tail()}"
+        message = self._with_last_words(f"its process {how}{hint}.")
         return WorkerError(message, secondary=code == -6)  # XLA's runtime aborts when it has lost a peer
 
     def _read(self, stream: IO[str]) -> None:

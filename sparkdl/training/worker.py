@@ -7,6 +7,7 @@ open for as long as the parent lives: its end, however the parent died, ends thi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,7 +19,9 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 HEARTBEAT_SECONDS = 2.0
+FACTS = ("stop_reason", "best", "checks", "resumed", "notes")  # fields of a Result that "done" tells
 TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.npz"
+INITIAL = "initial.npz"
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Job:
     training : dict
         A `Training` as JSON.
     directory : str
-        Where the worker finds its shards, `training.arrow` and `validation.arrow`, and leaves `weights.npz`.
+        Where the worker finds its shards, `training.arrow` and `validation.arrow`, and leaves `weights.npz`;
+        perhaps `initial.npz`, weights to start from.
     rank : int
     rows, validation_rows : list of int
         Rows of every worker, in the order of ranks.
@@ -74,9 +78,11 @@ def run(job: Job, events: Events) -> None:
 
     from sparkdl.network import named_arrays
     from sparkdl.training.batches import open_shard
-    from sparkdl.training.exchange import WORKERS, meet
+    from sparkdl.training.collectives import meet
+    from sparkdl.training.exchange import WORKERS
+    from sparkdl.training.loop import Share, train
+    from sparkdl.training.options import Training
     from sparkdl.training.sockets import widen_send_buffers
-    from sparkdl.training.trainer import Share, Training, train
 
     world = len(job.rows)
     plan = Training.from_json(job.training)
@@ -107,7 +113,7 @@ def run(job: Job, events: Events) -> None:
     ]
     report = (lambda message: events.send("progress", **message)) if job.rank == 0 else None
     started = time.perf_counter()
-    result = train(plan, shares[0], shares[1], mesh, report)
+    result = train(plan, shares[0], shares[1], mesh, report, _initial(directory / INITIAL))
     seconds = time.perf_counter() - started
     if job.rank == 0:
         np.savez(directory / WEIGHTS, **dict(named_arrays(result.weights)))
@@ -118,7 +124,21 @@ def run(job: Job, events: Events) -> None:
         history=[epoch._asdict() for epoch in result.history],
         compile_seconds=result.compile_seconds,
         training_seconds=seconds - result.compile_seconds,
+        events=result.events,
+        **{name: getattr(result, name) for name in FACTS},
     )
+
+
+def _initial(path: Path) -> dict[str, Any] | None:
+    """The weights to start from, if there are any."""
+    import numpy as np
+
+    from sparkdl.network import nested_weights
+
+    if not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as arrays:
+        return nested_weights(dict(arrays))
 
 
 def _by_process(devices: list[Any]) -> list[list[Any]]:
@@ -133,8 +153,9 @@ def main() -> None:
     os.dup2(2, 1)
     threading.Thread(target=_beat, args=(events,), daemon=True).start()
     try:
-        import sparkdl.training.trainer  # noqa: F401  # the slow imports, while the parent still reads rows
+        import sparkdl.training.loop  # noqa: F401  # the slow imports, while the parent still reads rows
 
+        events.send("ready", at=time.time())
         line = sys.stdin.readline()
         if not line:
             _end(directory)
@@ -161,7 +182,10 @@ def _end_with_parent(directory: str) -> None:
 
 
 def _end(directory: str) -> NoReturn:
-    shutil.rmtree(directory, ignore_errors=True)
+    gone = f"{directory}.gone"  # where the main thread, which works on, puts no more files
+    with contextlib.suppress(OSError):
+        os.rename(directory, gone)
+    shutil.rmtree(gone, ignore_errors=True)
     os._exit(1)
 
 

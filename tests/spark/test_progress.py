@@ -1,11 +1,13 @@
-"""Progress on the driver: shown where wanted, and never a reason for a fit to fail."""
+"""Progress and worker logs on the driver: shown where wanted, and never a reason for a fit to fail."""
 
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -106,15 +108,86 @@ def test_a_receiver_that_leaves_does_not_fail_the_sender(bar: Bar) -> None:
             sender.send(MESSAGE)
 
 
+def logged_lines(caplog: pytest.LogCaptureFixture, awaited: int = 0) -> list[tuple[str, int, str]]:
+    """What has been logged, once there are so many lines or 10 s have passed."""
+    deadline = time.monotonic() + 10
+    while True:
+        lines = [record for record in caplog.record_tuples if record[0] == "sparkdl.worker"]
+        if len(lines) >= awaited or time.monotonic() > deadline:
+            return lines
+        time.sleep(0.01)
+
+
+def test_lines_of_every_worker_are_logged_with_rank_and_host(caplog: pytest.LogCaptureFixture) -> None:
+    with Receiver(HERE, HERE, "accuracy", False, True) as receiver:
+        senders = [Sender(receiver.address) for _ in range(2)]  # at the same time
+        for rank, sender in enumerate(senders):
+            sender.send({"rank": rank, "host": "a", "line": f"hello 100% {rank}"})
+        senders[0].send(MESSAGE)  # for a bar that nobody wants
+        found = logged_lines(caplog, 2)
+        for sender in senders:
+            with sender:
+                pass
+    lines = [("sparkdl.worker", logging.INFO, f"[rank {rank} on a] hello 100% {rank}") for rank in range(2)]
+    assert sorted(found) == lines
+
+
+def test_lines_of_a_stranger_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with Receiver(HERE, HERE, "accuracy", False, True) as receiver:
+        assert receiver.address is not None
+        with Sender(receiver.address | {"token": "wrong"}) as sender:
+            sender.send({"rank": 0, "host": "a", "line": "hello"})
+        with Sender(receiver.address) as sender:
+            sender.send({"rank": 1, "host": "a", "line": "hello"})
+        assert [text for _, _, text in logged_lines(caplog, 1)] == ["[rank 1 on a] hello"]
+    assert len(logged_lines(caplog)) == 1
+
+
+def test_lines_go_to_standard_error_where_logging_is_not_set_up_and_leave_the_bar_whole(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    written = threading.Event()
+    info = progress.LOGGER.info
+    monkeypatch.setattr(progress.LOGGER, "info", lambda *line: (info(*line), written.set()))
+    monkeypatch.setattr(progress.LOGGER, "propagate", False)  # pytest has set up the root logger
+    with Receiver(HERE, HERE, "accuracy", True, True) as receiver, Sender(receiver.address) as sender:
+        sender.send(MESSAGE)
+        sender.send({"rank": 1, "host": "a", "line": "hello"})
+        assert written.wait(10)
+    assert progress.LOGGER.handlers == []
+    pieces = capfd.readouterr().err.replace("\r", "\n").split("\n")
+    assert "[rank 1 on a] hello" in [piece.strip() for piece in pieces]
+    assert "120/300" in pieces[-2] or "120/300" in pieces[-1]
+
+
+def test_threads_may_send_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    with Receiver(HERE, HERE, "accuracy", False, True) as receiver, Sender(receiver.address) as sender:
+
+        def send() -> None:
+            for _ in range(100):
+                sender.send({"rank": 0, "host": "a", "line": "x" * 3000})
+
+        threads = [threading.Thread(target=send) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [text for _, _, text in logged_lines(caplog, 300)] == ["[rank 0 on a] " + "x" * 3000] * 300
+
+
 def test_nothing_listens_when_it_is_off() -> None:
     with Receiver(HERE, HERE, "accuracy", False) as receiver:
         assert receiver.address is None
 
 
-def test_a_driver_that_cannot_listen_warns() -> None:
+@pytest.mark.parametrize(
+    "shown, logged, lost",
+    [(True, False, "progress bar"), (False, True, "worker logs"), (True, True, "progress bar or worker logs")],
+)
+def test_a_driver_that_cannot_listen_warns(shown: bool, logged: bool, lost: str) -> None:
     with (
-        pytest.warns(UserWarning, match="No progress bar: cannot listen on 192.0.2.1"),
-        Receiver(HERE, "192.0.2.1", "accuracy", True),
+        pytest.warns(UserWarning, match=f"No {lost}: cannot listen on 192.0.2.1"),
+        Receiver(HERE, "192.0.2.1", "accuracy", shown, logged),
     ):
         pass
 
@@ -128,8 +201,13 @@ def test_auto_means_in_a_terminal(monkeypatch: pytest.MonkeyPatch, setting: str,
     assert wanted(setting) is shown
 
 
-def test_a_fit_draws_epoch_loss_and_rows_per_second(rows: DataFrame, capfd: pytest.CaptureFixture[str]) -> None:
-    DeepClassifier(network=NETWORK, maxIter=3, numWorkers=2, progress="on").fit(rows)
+def test_a_fit_draws_epoch_loss_and_rows_per_second_and_logs_what_workers_print(
+    rows: DataFrame, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    DeepClassifier(network=NETWORK, maxIter=3, numWorkers=2, progress="on", workerLogs="on").fit(rows)
+    texts = [text for _, _, text in logged_lines(caplog)]
+    for rank in range(2):  # gloo says so when it has connected them
+        assert any(text.startswith(f"[rank {rank} on ") and "Gloo" in text for text in texts), texts
     last = capfd.readouterr().err.replace("\r", "\n").strip().splitlines()[-1]
     assert "epoch 3/3" in last
     assert "72.0/72.0" in last

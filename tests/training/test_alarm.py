@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import ExitStack
 
 import pytest
@@ -71,3 +72,17 @@ def test_an_unreachable_center_is_an_error(alarms: list[Alarm]) -> None:
     with alarms[1], pytest.raises(OSError):
         alarms[1].watch(1, alarms[0].address, lambda: None)
     alarms[2].__exit__(None, None, None)
+
+
+def test_workers_learn_how_far_their_clock_is_from_the_first_ones(
+    alarms: list[Alarm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first worker's clock, which answers in a thread of its own, is 100 seconds ahead."""
+    here, real = threading.current_thread(), time.time
+    monkeypatch.setattr("sparkdl.training.alarm.time.time", lambda: real() + 100 * (threading.current_thread() != here))
+    with ExitStack() as all_of_them:
+        rung = watched([all_of_them.enter_context(alarm) for alarm in alarms])
+        assert alarms[0].offset == 0
+        assert [alarm.offset for alarm in alarms[1:]] == pytest.approx([100, 100], abs=0.5)
+        alarms[1].end(RAISED)  # which is heard as before
+        assert rung[2].wait(5)

@@ -28,7 +28,7 @@ from sparkdl.training import Training, child
 from sparkdl.training.batches import Rows, ShardWriter, open_shard
 from sparkdl.training.child import Child, WorkerError
 from sparkdl.training.exchange import WORKERS
-from sparkdl.training.trainer import Share, train
+from sparkdl.training.loop import Share, train
 from sparkdl.training.worker import TRAINING, VALIDATION, WEIGHTS, Job
 
 PATH = os.pathsep.join(path for path in sys.path if path)
@@ -139,6 +139,36 @@ def test_a_failure_is_told_in_the_words_of_the_worker(flaw: str, kind: str, mess
     assert (error.type, error.secondary) == (kind, False)
     with pytest.raises(WorkerError, match=message):
         raise error
+
+
+def test_an_exception_comes_with_the_last_lines_that_the_worker_printed(tmp_path: Path) -> None:
+    with jobs(tmp_path, SHORT, (8,), (0,)) as (job,):
+        Path(job.directory, TRAINING).unlink()
+        (error,), _ = run_all([job])
+    message, _, printed = str(error).partition("\nThe last it printed:\n")
+    assert "\n" not in message and "No such file" in message
+    assert printed.count("Traceback (most recent call last)") <= 1
+    assert printed.splitlines()[-1] == f"FileNotFoundError: {message}"
+
+
+def test_a_dead_workers_last_lines_are_the_end_of_a_long_log(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    with Child(log, ENVIRONMENT) as worker:
+        worker.close()
+        assert worker.log_tail() == ""
+        log.write_text("".join(f"line {number}\n" for number in range(10**5)))
+        assert worker.log_tail().splitlines() == [f"line {number}" for number in range(10**5 - 20, 10**5)]
+
+
+def test_what_a_worker_prints_is_followed_while_it_works(tmp_path: Path) -> None:
+    said: list[str] = []
+    environment = ENVIRONMENT | {"JAX_LOGGING_LEVEL": "DEBUG"}
+    with jobs(tmp_path, SHORT, (8,), (0,)) as (job,), Child(tmp_path / "0" / "log.txt", environment) as worker:
+        with worker.follow(said.append):
+            worker.run(job, lambda event: None)
+        printed = (tmp_path / "0" / "log.txt").read_text().splitlines()
+    assert len(said) > 10
+    assert said[:10] == [line if len(line) <= 500 else f"{line[:500]}..." for line in printed[:10]]
 
 
 def test_a_killed_worker_is_named_and_takes_the_other_along(tmp_path: Path) -> None:
