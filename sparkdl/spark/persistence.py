@@ -33,7 +33,7 @@ class StageWriter(MLWriter):
         self.instance = instance
 
     def saveImpl(self, path: str) -> None:
-        weights = getattr(self.instance, "weights", None)
+        weights = getattr(self.instance, "_weights", None)
         extra: dict[str, Any] = {"sparkdlFormat": FORMAT}
         if weights is not None:
             extra["weightsDigest"] = _digest(weights)
@@ -64,23 +64,19 @@ class StageReader(MLReader[Stage]):
         expected = f"{self.cls.__module__}.{self.cls.__name__}"
         if metadata["class"] != expected:
             raise ValueError(f"{path} holds a {metadata['class']}, not a {expected}; load it with that class.")
-        version = metadata.get("sparkdlFormat")
-        if version != FORMAT:
-            raise ValueError(f"{path} is in format {version}, this sparkdl reads format {FORMAT}; upgrade sparkdl.")
+        _check_format(path, metadata)
         stage = self.cls()
         stage._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(stage, metadata)
         if "weightsDigest" in metadata:
-            weights = _weights(session, path)
-            if _digest(weights) != metadata["weightsDigest"]:
-                raise ValueError(f"The weights in {path} are not those that were saved; the directory is damaged.")
-            stage.getNetwork().check_weights(weights)
-            stage._weights = weights
+            stage._restore(_verified(session, path, metadata))
         return stage
 
 
 class Saved(MLWritable, MLReadable[Any]):
     """Gives a stage write, save, read and load."""
+
+    _weights: Weights | None
 
     def write(self) -> StageWriter:
         """A writer, with save(path) and overwrite()."""
@@ -90,6 +86,39 @@ class Saved(MLWritable, MLReadable[Any]):
     def read(cls) -> StageReader[Any]:
         """A reader, with load(path)."""
         return StageReader(cls)
+
+    def _restore(self, weights: Weights) -> None:
+        """Take the weights that were saved with the stage."""
+        self.getNetwork().check_weights(weights)  # type: ignore[attr-defined]
+        self._weights = weights
+
+
+def read_weights(path: str, session: SparkSession) -> Weights:
+    """The weights of any stage of sparkdl that was saved with some.
+
+    Raises
+    ------
+    ValueError
+        The directory holds something else, is of a newer format, or is damaged; the message says which.
+    """
+    metadata = DefaultParamsReader.loadMetadata(path, session)
+    if not metadata["class"].startswith("sparkdl.") or "weightsDigest" not in metadata:
+        raise ValueError(f"{path} holds a {metadata['class']} without weights of its own; name a saved DeepModel.")
+    _check_format(path, metadata)
+    return _verified(session, path, metadata)
+
+
+def _check_format(path: str, metadata: dict[str, Any]) -> None:
+    version = metadata.get("sparkdlFormat")
+    if version != FORMAT:
+        raise ValueError(f"{path} is in format {version}, this sparkdl reads format {FORMAT}; upgrade sparkdl.")
+
+
+def _verified(session: SparkSession, path: str, metadata: dict[str, Any]) -> Weights:
+    weights = _weights(session, path)
+    if _digest(weights) != metadata["weightsDigest"]:
+        raise ValueError(f"The weights in {path} are not those that were saved; the directory is damaged.")
+    return weights
 
 
 def _table(weights: Weights) -> pa.Table:

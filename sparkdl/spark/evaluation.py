@@ -1,0 +1,225 @@
+"""Distributed evaluation: tasks score their rows and add up measures, and only sums travel to the driver."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+from sparkdl.evaluation import (
+    Accumulator,
+    ClassificationMeasures,
+    Evaluation,
+    EvaluationOptions,
+    MultilabelMeasures,
+    RegressionMeasures,
+)
+from sparkdl.evaluation.base import require_finite
+from sparkdl.losses import Loss, SoftmaxLoss
+from sparkdl.network import Network
+from sparkdl.spark import columns
+from sparkdl.spark.classification import DeepClassificationModel, classes, probabilities, raw_scores
+from sparkdl.spark.inference import Array, Scoring, in_batches, in_rows, loaded
+from sparkdl.training.step import kept_dtype
+
+if TYPE_CHECKING:
+    from sparkdl.spark.estimator import DeepModel
+
+MERGED_BY_DRIVER = 16  # parts; more are first merged by tasks, so that the driver's memory does not grow with them
+PART_SCHEMA = "state binary, failure string"
+OPTIONS = {"classes": ["top_k", "bins", "exact_rows"], "labels": ["bins", "exact_rows"], "numbers": []}
+KINDS = {"classes": "exclusive classes", "labels": "several labels a row", "numbers": "numbers"}
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """What a task needs to evaluate rows; plain values and functions of modules.
+
+    Attributes
+    ----------
+    kind : str
+        What is predicted: "classes", "labels" (any number of them a row) or "numbers".
+    scoring : Scoring
+    weights : callable
+        Gives the packed weights.
+    decide : callable
+        Classes (n,) of (outputs, predictions).
+    options : dict
+        Of the accumulator.
+    weight : str
+        The user's name of the column of row weights, for messages; "" without one.
+    """
+
+    kind: str
+    scoring: Scoring
+    weights: Callable[[], bytes]
+    decide: Callable[[Array, Array], Array]
+    options: EvaluationOptions
+    weight: str
+
+
+def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -> Evaluation:
+    """The measures of a model on the rows of a DataFrame; see `DeepModel.evaluate`."""
+    loss, network = model.getLoss(), model.getNetwork()
+    loss.check(network.output_shape())
+    chosen: dict[str, Column] = {
+        "features": columns.features(dataset, model.getFeaturesCol(), kept_dtype(model.getComputeDtype())),
+        "label": columns.labels(dataset, model.getLabelCol()),
+    }
+    weight = model.getWeightCol() if model.isDefined(model.weightCol) else ""
+    if weight:
+        chosen["weight"] = columns.numbers(dataset, weight, "weightCol")
+    rows = in_rows(dataset).select(*(column.alias(name) for name, column in chosen.items()))
+    kind = _kind(loss, network.output_shape()[0], dict(rows.dtypes)["label"] != "double")
+    strange = [name for name in options if name not in OPTIONS[kind]]
+    if strange:
+        taken = f"the options are {', '.join(OPTIONS[kind])}" if OPTIONS[kind] else "there are no options"
+        raise ValueError(f"{strange[0]} is no option of the evaluation of {KINDS[kind]}, where {taken}; leave it out.")
+    plan = EvaluationPlan(
+        kind=kind,
+        scoring=Scoring(
+            key=model._key,
+            network=network.to_json(),
+            loss=loss.to_json(),
+            batch=model.getBatchSize(),
+            column=model.getFeaturesCol(),
+            dtype=model.getComputeDtype(),
+            device=model.getDeviceType(),
+            label=model.getLabelCol(),
+        ),
+        weights=partial(getattr, model._broadcast(dataset.sparkSession), "value"),
+        decide=_decision(model),
+        options=options,
+        weight=weight,
+    )
+    measures = _measures(plan)  # refuses options out of range before any job
+    parts = _parts(rows, plan).toArrow().to_pylist()
+    return (_merged(parts) if parts else measures).result()
+
+
+def _parts(rows: DataFrame, plan: EvaluationPlan) -> DataFrame:
+    """One row of sums for each task of the last stage."""
+    # Twice the slots, so that no slot is left idle for long, however many partitions there are.
+    most = max(MERGED_BY_DRIVER, 2 * rows.sparkSession.sparkContext.defaultParallelism)
+    parts = rows.coalesce(most).mapInArrow(partial(_sum_up, plan=plan), PART_SCHEMA)
+    if most > MERGED_BY_DRIVER:
+        parts = parts.repartition(math.isqrt(most)).mapInArrow(_merge, PART_SCHEMA)
+    return parts
+
+
+def _kind(loss: Loss, outputs: int, label_list: bool) -> str:
+    if not loss.takes_classes:
+        return "numbers"
+    return "labels" if label_list and outputs > 1 and not isinstance(loss, SoftmaxLoss) else "classes"
+
+
+def _decision(model: DeepModel) -> Callable[[Array, Array], Array]:
+    if isinstance(model, DeepClassificationModel):  # as its predictionCol, which heeds thresholds
+        return model._heads()[model.getPredictionCol()][0]
+    return partial(classes, thresholds=None)
+
+
+def _merged(rows: list[dict[str, Any]]) -> Accumulator:
+    failures = sorted(row["failure"] for row in rows if row["failure"])
+    if failures:
+        raise ValueError(failures[0])
+    return reduce(lambda one, other: one.merge(other), (Accumulator.from_bytes(row["state"]) for row in rows))
+
+
+# On the worker.
+
+
+def _sum_up(batches: Iterator[pa.RecordBatch], plan: EvaluationPlan) -> Iterator[pa.RecordBatch]:
+    """The sums over a task's rows as one row; what is wrong with them as a sentence, lest Spark try again."""
+    measures = _measures(plan)
+    try:
+        for batch in batches:
+            if len(batch):
+                _add(measures, batch, plan)
+    except ValueError as error:
+        for _ in batches:  # Spark keeps a Python worker, and what it has loaded, only if it has read all of its input
+            pass
+        yield _part(None, str(error))
+    else:
+        yield _part(measures.to_bytes(), None)
+
+
+def _merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of several tasks as one."""
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    if not rows:
+        return
+    try:
+        measures = _merged(rows)
+    except ValueError as error:
+        yield _part(None, str(error))
+    else:
+        yield _part(measures.to_bytes(), None)
+
+
+def _part(state: bytes | None, failure: str | None) -> pa.RecordBatch:
+    arrays = [pa.array([state], pa.binary()), pa.array([failure], pa.string())]
+    return pa.RecordBatch.from_arrays(arrays, ["state", "failure"])
+
+
+def _measures(plan: EvaluationPlan) -> Any:
+    outputs = Network.from_json(plan.scoring.network).output_shape()[0]
+    if plan.kind == "numbers":
+        return RegressionMeasures(outputs)
+    probabilistic = Loss.from_json(plan.scoring.loss).gives_probabilities
+    if plan.kind == "labels":
+        return MultilabelMeasures(outputs, probabilistic=probabilistic, **plan.options)  # type: ignore[misc]
+    return ClassificationMeasures(max(2, outputs), probabilistic=probabilistic, **plan.options)
+
+
+def _add(measures: Any, batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
+    scoring, network = plan.scoring, Network.from_json(plan.scoring.network)
+    rows = columns.decode_features(batch.column("features"), scoring.column, tuple(scoring.network["input_shape"]))
+    decoded = columns.decode_labels(batch.column("label"), scoring.label)
+    labels = Loss.from_json(scoring.loss).encode(decoded, network.output_shape())
+    weights = columns.decode_weights(batch.column("weight"), plan.weight) if plan.weight else None
+    forward = loaded(scoring, plan.weights)
+    with jax.enable_x64(scoring.dtype == "float64"):
+        batches = in_batches(rows, labels, forward, scoring.batch)
+        parts = [(each.outputs, each.predictions, each.losses) for each in batches]
+    outputs, predictions, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
+    require_finite(outputs)
+    if plan.kind == "numbers":
+        measures.add(predictions, labels, weights, losses=losses)
+    elif plan.kind == "labels":
+        measures.add(predictions if measures.probabilistic else outputs, _presence(labels), weights, losses=losses)
+    else:
+        scores = (probabilities if measures.probabilistic else raw_scores)(outputs, predictions)
+        chosen = plan.decide(outputs, predictions)
+        measures.add(scores, _class_of(labels), weights, predicted=chosen, losses=losses)
+
+
+def _presence(labels: Array) -> Array:
+    """Labels as bool; those of margins may be written -1 and 1."""
+    wrong = labels[~np.isin(labels, (-1, 0, 1))]
+    if len(wrong):
+        raise ValueError(f"Labels must be 0 or 1 to be evaluated, received {wrong[0]:g}; round them.")
+    return labels > 0
+
+
+def _class_of(labels: Array) -> Array:
+    """Classes (n,) of classes, of one label a row, or of one-hot rows."""
+    if labels.ndim == 1:
+        return labels
+    presence = _presence(labels)
+    if labels.shape[1] == 1:
+        return presence[:, 0].astype(np.int64)
+    wrong = labels[presence.sum(axis=1) != 1]
+    if len(wrong):
+        raise ValueError(
+            f"Labels must have one 1 a row, since {KINDS['classes']} are evaluated, received {wrong[0].tolist()}; "
+            "use sigmoid_cross_entropy for several labels a row."
+        )
+    return presence.argmax(axis=1)
