@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import pytest
@@ -10,6 +11,22 @@ import pytest
 jax.config.update("jax_num_cpu_devices", 3)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+ALONE = ("test_local_cluster.py", "test_processes.py", "test_quickstart.py", "test_task.py")  # no session, or their own
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files go to whichever process is free, but all that share the Spark session to the same one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            shares = file.startswith(("tests/spark/", "tests/faults/")) and not file.endswith(ALONE)
+            return "the session" if shares else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture

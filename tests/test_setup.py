@@ -43,7 +43,8 @@ def test_every_import_is_a_requirement(declared: configparser.ConfigParser) -> N
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
     required = distributions(declared["options"]["install_requires"])
-    optional = distributions(declared["options.extras_require"]["plot"])
+    extras = declared["options.extras_require"]
+    optional = {name for extra in ("plot", "tensorboard", "storage") for name in distributions(extras[extra])}
     assert imported - sys.stdlib_module_names - {"sparkdl"} <= required | optional
 
 
@@ -133,7 +134,7 @@ def test_targets_run_though_files_have_their_names(tmp_path: Path) -> None:
 
 @needs_make
 @pytest.mark.parametrize(
-    ("target", "extra", "run"), [("quickstart", "plot", "sparkdl.quickstart"), ("test", "test", "pytest")]
+    ("target", "extra", "run"), [("quickstart", "plot", "sparkdl.quickstart"), ("test", "test", "pytest --numprocesses 2")]
 )
 def test_set_up_happens_once(tmp_path: Path, target: str, extra: str, run: str) -> None:
     clone = Clone(tmp_path)

@@ -18,9 +18,13 @@ from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import nested_weights
 from sparkdl.spark import progress
-from sparkdl.spark.task import RESULT_SCHEMA, TaskPlan, failure_in, run_task
+from sparkdl.spark.task import RESULT_SCHEMA, failure_in, run_task
+from sparkdl.spark.task_plan import TaskPlan
+from sparkdl.training.options import Training
+from sparkdl.training.recorder import split_exchanges
+from sparkdl.training.results import Epoch
 from sparkdl.training.step import kept_dtype
-from sparkdl.training.trainer import Epoch, Training
+from sparkdl.training.worker import FACTS
 
 
 class Fitted(NamedTuple):
@@ -34,12 +38,18 @@ class Fitted(NamedTuple):
         For every rank: host, device, rows.
     timings : dict
         Seconds of wall time by phase, in order: spark (scheduling and shuffle), read, start, compile, training, return.
+    facts : dict
+        How the run ended, as `Result` has it: stop_reason, best, checks, resumed, notes.
+    events : list of list of dict
+        For every rank what it did when, on rank 0's clock (see `training/recorder.py`); empty without statistics.
     """
 
     weights: Weights
     history: list[Epoch]
     workers: list[dict[str, Any]]
     timings: dict[str, float]
+    facts: dict[str, Any]
+    events: list[list[dict[str, Any]]]
 
 
 def check_cluster(session: SparkSession, workers: int) -> None:
@@ -67,6 +77,8 @@ def fit(
     names: dict[str, str],
     device: str,
     shown: bool,
+    worker_logs: bool,
+    initial: bytes | None,
 ) -> Fitted:
     """Train on the rows of a DataFrame.
 
@@ -84,6 +96,10 @@ def fit(
         auto, cpu or gpu.
     shown : bool
         Whether to draw a progress bar.
+    worker_logs : bool
+        Whether to log what workers print.
+    initial : bytes or None
+        Packed weights to start from.
 
     Raises
     ------
@@ -101,7 +117,7 @@ def fit(
     kinds = dict(rows.dtypes)
     host = _setting(session, "spark.driver.host", "localhost")
     bind = _setting(session, "spark.driver.bindAddress", host)
-    with progress.Receiver(host, bind, Loss.of(plan.loss).metric, shown) as receiver:
+    with progress.Receiver(host, bind, Loss.of(plan.loss).metric, shown, worker_logs) as receiver:
         task = TaskPlan(
             training=plan.to_json(),
             workers=workers,
@@ -110,6 +126,8 @@ def fit(
             label_list=kinds["label"] != "double",
             device=device,
             progress=receiver.address,
+            worker_logs=worker_logs,
+            initial=initial,
         )
         # Spark aborts a job whose last stage is a failed barrier stage, but tries again one that feeds a shuffle.
         results = rows.mapInArrow(partial(run_task, plan=task), RESULT_SCHEMA, barrier=True).repartition(1)
@@ -134,6 +152,9 @@ def _assembled(results: list[dict[str, Any]], began: float) -> Fitted:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         weights = nested_weights(dict(arrays))
     first = done[0]
+    if first["events"]:
+        back = max(0.0, time.time() - first["ended"])
+        first["events"].append({"phase": "return", "start": first["ended"], "seconds": back, "bytes": len(data)})
     marks = [began, *(max(event[mark] for event in done) for mark in ("began", "read", "joined")), first["ended"]]
     spark, read, start, run = np.diff(marks)
     timings = {
@@ -149,6 +170,8 @@ def _assembled(results: list[dict[str, Any]], began: float) -> Fitted:
         [Epoch(**epoch) for epoch in first["history"]],
         [{"rank": rank} | {key: event[key] for key in ("host", "device", "rows")} for rank, event in enumerate(done)],
         {phase: float(seconds) for phase, seconds in timings.items()},
+        {name: first[name] for name in FACTS},
+        split_exchanges([event["events"] for event in done]),
     )
 
 

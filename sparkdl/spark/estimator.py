@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import math
 import uuid
-from functools import partial
+import warnings
 from typing import Any, Unpack
 
 from pyspark import Broadcast
 from pyspark.ml import PredictionModel, Predictor
-from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vector
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
+from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.base import Weights
 from sparkdl.spark import cluster, columns
-from sparkdl.spark.inference import Array, Heads, Scoring, in_rows, packed, scored
+from sparkdl.spark.inference import Array
 from sparkdl.spark.params import DeepArguments, DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.progress import wanted
+from sparkdl.spark.scoring import Outputs, RowScoring
 from sparkdl.spark.summary import TrainingSummary
+from sparkdl.spark.warm_start import WarmStart
+from sparkdl.training.options import Training
 from sparkdl.training.step import kept_dtype
-from sparkdl.training.trainer import Training
 
 
-class DeepModel(PredictionModel, DeepParams, Saved):
+class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
     """A trained network as a Transformer; made by `DeepEstimator.fit` or `DeepModel.load`.
 
-    `transform` adds `predictionCol`: the network's output, a double if there is one and a Vector if there are several.
+    `transform` adds `predictionCol`: the network's output, a double if there is one and a Vector if there are several;
+    and the columns of `activationCols`.
 
     Attributes
     ----------
@@ -73,54 +75,49 @@ class DeepModel(PredictionModel, DeepParams, Saved):
         """The prediction for one row of features; runs a Spark job, so give many rows to `transform` instead."""
         return self._one(value, self.getPredictionCol())
 
+    def evaluate(self, dataset: DataFrame, **options: Unpack[EvaluationOptions]) -> Evaluation:
+        """Measure how well the model predicts the labels of a DataFrame, in one pass of which only sums are collected.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            With `featuresCol`, `labelCol` and, if it is set, `weightCol`, as for `fit`.
+        top_k : sequence of int, default (1, 3, 5)
+            Of exclusive classes: accuracy among the k largest scores, for every k below the number of classes.
+        bins : int, default 1000
+            Of classes and labels: of the histograms that curves come from if there are more than `exact_rows` rows.
+        exact_rows : int, default 10000
+            Of classes and labels: up to so many rows of positive weight, curves have every threshold. The driver then
+            holds that many rows of scores.
+
+        Returns
+        -------
+        ClassificationEvaluation, MultilabelEvaluation or RegressionEvaluation
+            The first for a loss that takes classes and labels that are classes, the second for one of several
+            independent outputs and labels of as many 0 and 1, the third for other losses. Its `loss` is the mean by
+            weight of the model's loss, without regularization.
+
+        Raises
+        ------
+        ValueError
+            A column is missing or of another type, a row does not fit the network or the loss, no row has a positive
+            weight, the network's outputs are not finite, or an option does not fit.
+        """
+        from sparkdl.spark.evaluation import evaluate  # not above: it knows the kinds of models
+
+        return evaluate(self, dataset, options)
+
     def _one(self, value: Vector, column: str) -> Any:
         session = SparkSession.active()
         rows = session.createDataFrame([(value,)], [self.getFeaturesCol()])
         return self.transform(rows).first()[column]  # type: ignore[index]
 
-    def _heads(self) -> dict[str, tuple[Any, bool]]:
-        """For every output column that is wanted: its head (see `inference.py`) and whether it is a Vector."""
+    def _heads(self) -> Outputs:
         several = math.prod(self.getNetwork().output_shape()) > 1
         return {self.getPredictionCol(): (every_output if several else first_output, several)}
 
-    def _transform(self, dataset: DataFrame) -> DataFrame:
-        network = self.getNetwork()
-        heads = {name: head for name, head in self._heads().items() if name}
-        taken = sorted(set(heads) & set(dataset.columns))
-        if taken:
-            raise ValueError(f"Output column {taken[0]!r} exists already; drop it or name another.")
-        features = columns.features(dataset, self.getFeaturesCol(), kept_dtype(self.getComputeDtype()))
-        if not heads:
-            return dataset
-        scoring = Scoring(
-            key=self._key,
-            network=network.to_json(),
-            loss=self.getLoss().to_json(),
-            batch=self.getBatchSize(),
-            column=self.getFeaturesCol(),
-            dtype=self.getComputeDtype(),
-            device=self.getDeviceType(),
-        )
-        functions: Heads = {name: head for name, (head, _) in heads.items()}
-        vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
-        weights = partial(_broadcast_value, self._broadcast(dataset.sparkSession))
-        struct = f"{self.uid}_scores"
-        scores = scored(features, scoring, weights, functions, vectors)
-        outputs = {
-            name: array_to_vector(F.col(struct)[name]) if name in vectors else F.col(struct)[name] for name in heads
-        }
-        return in_rows(dataset).withColumn(struct, scores).withColumns(outputs).drop(struct)
 
-    def _broadcast(self, session: SparkSession) -> Broadcast[bytes]:
-        """The weights, sent to every executor once, however often transform is called."""
-        context = session.sparkContext
-        if self._shipped is None or self._shipped[0] != context.applicationId:
-            assert self._weights is not None
-            self._shipped = context.applicationId, context.broadcast(packed(self._weights))
-        return self._shipped[1]
-
-
-class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
+class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     """Trains a neural network on a DataFrame by synchronous stochastic gradient descent.
 
     `numWorkers` barrier tasks hold the rows; every step adds up their gradients, so that the update is that of one
@@ -154,12 +151,33 @@ class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
         same weights, bit for bit, however the DataFrame is partitioned.
     numWorkers : int, default 1
     exchange : Exchange or str, default "all_reduce"
+        Of `sparkdl.training`: AllReduce, ParameterAveraging, ThresholdSharing.
+    earlyStopping : EarlyStopping, optional
+        Of `sparkdl.training`: patience, target, time, divergence.
+    checkpointDir : str, optional
+        Folder, path or URI, that every machine reaches. Another fit of the same rows and Params goes on where the last
+        one stopped, as does a stage that Spark runs again, and ends with the weights of a fit that was not disturbed,
+        bit for bit. Fits that differ in more than maxIter share a folder without mixing.
+    checkpointInterval, checkpointUnit, checkpointKeep : int, str, int; default 1, "epoch", 3
+        Epochs or ("step") steps from one checkpoint to the next; how many of the newest stay, besides the best.
+    collectTrainingStats : bool, default False
+        Whether `model.summary.timeline` tells what every worker did when.
+    logDir, logInterval : str, int; optional, default 100
+        Folder of the first worker's machine for TensorBoard, and steps between two scalars; needs tensorboardX.
     computeDtype : str, default "float32"
         What layers compute in: "float32", "bfloat16" (weights, loss and sums stay float32) or "float64".
     deviceType : str, default "auto"
         "cpu", "gpu", or "auto": gpu where Spark assigned the task one.
+    activationCols : dict of str, optional
+        Further output columns of the model, Vectors of activations, by name of the layer; "outer/inner" for a layer of
+        a network within the network.
+    initialModel : DeepModel, dict or str, optional
+        What training starts from: a model, nested weights, or the path of a saved model. Layers of the same names take
+        its weights, all others start afresh; the optimizer does, too. No Param, but copied and saved like one.
     progress : str, default "auto"
         Progress bar: "on", "off", or "auto" in a terminal or notebook.
+    workerLogs : str, default "off"
+        "on" hands what workers print to the logger "sparkdl.worker" on the driver, as "[rank 1 on host] line".
 
     Raises
     ------
@@ -202,6 +220,7 @@ class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
             value = self.getOrDefault(name)
             if value < least:
                 raise ValueError(f"{name} must be at least {least}, received {value}.")
+        network.check_paths(self.getActivationCols())
         if not 0 < self.getStepSize() < math.inf:
             raise ValueError(f"stepSize must be a finite number above 0, received {self.getStepSize()}.")
         if not 0 <= self.getTol() < math.inf:
@@ -217,6 +236,7 @@ class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
             tol=self.getTol(),
             seed=self.getSeed(),
             dtype=self.getComputeDtype(),
+            **self._run_options(),
         )
 
     def _fit(self, dataset: DataFrame) -> DeepModel:
@@ -226,18 +246,38 @@ class DeepEstimator(Predictor[DeepModel], DeepParams, Saved):
             "features": columns.features(dataset, names["features"], kept_dtype(plan.dtype)),
             "label": columns.labels(dataset, names["label"]),
         }
+        stopping = plan.early_stopping
+        validated = self.isDefined(self.validationIndicatorCol) and self.getValidationIndicatorCol()
+        if stopping and stopping.validates and not validated:
+            raise ValueError(
+                f"earlyStopping monitors {stopping.monitor}, but validationIndicatorCol is not set; set it or monitor "
+                "'loss' or 'metric'."
+            )
         if self.isDefined(self.weightCol) and self.getWeightCol():
             names["weight"] = self.getWeightCol()
             chosen["weight"] = columns.numbers(dataset, names["weight"], "weightCol")
-        if self.isDefined(self.validationIndicatorCol) and self.getValidationIndicatorCol():
+        if validated:
             names["validation"] = self.getValidationIndicatorCol()
             chosen["validation"] = columns.flags(dataset, names["validation"], "validationIndicatorCol")
         self._check(dataset, plan)
+        initial = self._initial(plan.network)
         cluster.check_cluster(dataset.sparkSession, self.getNumWorkers())
         fitted = cluster.fit(
-            dataset, chosen, self.getNumWorkers(), plan, names, self.getDeviceType(), wanted(self.getProgress())
+            dataset,
+            chosen,
+            self.getNumWorkers(),
+            plan,
+            names,
+            self.getDeviceType(),
+            wanted(self.getProgress()),
+            self.getWorkerLogs() == "on",
+            initial,
         )
-        summary = TrainingSummary(fitted.history, self.getLoss().metric, fitted.workers, fitted.timings)
+        for note in fitted.facts["notes"]:
+            warnings.warn(note, stacklevel=3)
+        summary = TrainingSummary(
+            fitted.history, self.getLoss().metric, fitted.workers, fitted.timings, fitted.facts, fitted.events
+        )
         model = self._new_model(fitted.weights, summary)
         model._resetUid(self.uid)
         return self._copyValues(model)
@@ -251,7 +291,3 @@ def every_output(outputs: Array, predictions: Array) -> Array:
 def first_output(outputs: Array, predictions: Array) -> Array:
     """The network's only output."""
     return outputs[:, 0]
-
-
-def _broadcast_value(broadcast: Broadcast[bytes]) -> bytes:
-    return broadcast.value

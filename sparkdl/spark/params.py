@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Self, TypedDict
 
@@ -23,9 +22,12 @@ from pyspark.ml.param.shared import (
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
-from sparkdl.specs import Spec
+from sparkdl.spark.activations import HasActivationCols
+from sparkdl.spark.converters import one_of, spec_text
+from sparkdl.spark.run_params import HasRun
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.step import DTYPES
+from sparkdl.training.stopping import EarlyStopping
 
 
 class DeepArguments(TypedDict, total=False):
@@ -49,29 +51,17 @@ class DeepArguments(TypedDict, total=False):
     computeDtype: str
     deviceType: str
     progress: str
-
-
-def spec_text(family: type[Spec]) -> Callable[[Any], str]:
-    """A type converter: a spec, its name or its JSON becomes JSON text."""
-
-    def convert(value: Any) -> str:
-        try:
-            return json.dumps(family.of(value).to_json(), sort_keys=True)
-        except ValueError as error:
-            raise TypeError(str(error)) from None  # what pyspark expects of a converter
-
-    return convert
-
-
-def one_of(name: str, *choices: str) -> Callable[[Any], str]:
-    """A type converter that lets only these strings pass."""
-
-    def convert(value: Any) -> str:
-        if value not in choices:
-            raise TypeError(f"{name} must be one of {', '.join(choices)}, received {value!r}.")
-        return str(value)
-
-    return convert
+    workerLogs: str
+    earlyStopping: EarlyStopping | str
+    checkpointDir: str
+    checkpointInterval: int
+    checkpointUnit: str
+    checkpointKeep: int
+    collectTrainingStats: bool
+    logDir: str
+    logInterval: int
+    activationCols: Mapping[str, str]
+    initialModel: Any
 
 
 class HasNetwork(Params):
@@ -122,6 +112,7 @@ class HasBatches(Params):
 class DeepParams(
     HasNetwork,
     HasBatches,
+    HasActivationCols,
     HasLabelCol,
     HasFeaturesCol,
     HasPredictionCol,
@@ -131,6 +122,7 @@ class DeepParams(
     HasStepSize,
     HasTol,
     HasSeed,
+    HasRun,
 ):
     """Params that every sparkdl estimator shares, and that its model keeps."""
 
@@ -172,6 +164,13 @@ class DeepParams(
         "progress bar on the driver during fit: auto (in a terminal or notebook), on, or off.",
         one_of("progress", "auto", "on", "off"),  # type: ignore[arg-type]
     )
+    workerLogs: Param[str] = Param(
+        Params._dummy(),
+        "workerLogs",
+        "whether what workers print reaches the driver during fit, with rank and host, by the logger sparkdl.worker: "
+        "on or off.",
+        one_of("workerLogs", "on", "off"),  # type: ignore[arg-type]
+    )
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -187,6 +186,7 @@ class DeepParams(
             computeDtype="float32",
             deviceType="auto",
             progress="auto",
+            workerLogs="off",
         )
 
     def setParams(self, **values: Any) -> Self:
@@ -227,6 +227,10 @@ class DeepParams(
     def getProgress(self) -> str:
         """Whether fit shows a progress bar."""
         return self.getOrDefault(self.progress)
+
+    def getWorkerLogs(self) -> str:
+        """Whether what workers print reaches the driver."""
+        return self.getOrDefault(self.workerLogs)
 
     def setNetwork(self, value: Network | str) -> Self:
         """Set the network."""
@@ -287,3 +291,7 @@ class DeepParams(
     def setProgress(self, value: str) -> Self:
         """Set whether fit shows a progress bar."""
         return self._set(progress=value)
+
+    def setWorkerLogs(self, value: str) -> Self:
+        """Set whether what workers print reaches the driver."""
+        return self._set(workerLogs=value)

@@ -14,7 +14,7 @@ from sparkdl.spark.estimator import DeepEstimator, DeepModel
 from sparkdl.spark.inference import Array
 from sparkdl.spark.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.training.trainer import Training
+from sparkdl.training.options import Training
 
 
 class DeepRegressionModel(RegressionModel, DeepModel):

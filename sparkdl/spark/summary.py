@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from sparkdl.training.trainer import Epoch
+from sparkdl.training.results import Epoch
+from sparkdl.training.scaling import scaling_report
+from sparkdl.training.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,64 @@ class TrainingSummary:
         For every worker: rank, host, device, rows.
     timings : dict of str to float
         Seconds of wall time of the fit by phase: spark, read, start, compile, training, return.
+    facts : dict
+        How the run ended: see stopReason, bestCheck, checks, resumedFrom, notes.
+    events : list of list of dict
+        What every worker did when, with collectTrainingStats.
     """
 
     history: list[Epoch]
     metric: str
     workers: list[dict[str, Any]]
     timings: dict[str, float]
+    facts: dict[str, Any] = field(default_factory=dict)
+    events: list[list[dict[str, Any]]] = field(default_factory=list)
+
+    @property
+    def stopReason(self) -> str:
+        """Why training ended."""
+        return self.facts["stop_reason"]
+
+    @property
+    def bestCheck(self) -> list[Any] | None:
+        """[epochs, steps of the next epoch, monitored value] at the best check of earlyStopping; None without."""
+        return self.facts["best"]
+
+    @property
+    def checks(self) -> list[list[Any]]:
+        """The same of all checks of earlyStopping."""
+        return self.facts["checks"]
+
+    @property
+    def resumedFrom(self) -> list[int] | None:
+        """[epochs, steps of the next epoch] that were done at the checkpoint from which the fit went on, if it did."""
+        return self.facts["resumed"]
+
+    @property
+    def notes(self) -> list[str]:
+        """What went otherwise than expected, a sentence each; fit warned of them."""
+        return self.facts["notes"]
+
+    @property
+    def bytesPerStep(self) -> float:
+        """Bytes that a worker sent in a step to agree with the others, on average."""
+        steps = sum(epoch.steps for epoch in self.history) * len(self.workers)
+        return sum(epoch.bytes for epoch in self.history) / steps if steps else 0.0
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What every worker did when: a pandas frame with save_html and save_trace; empty without collectTrainingStats.
+
+        The steps' own events are those of some steps, each standing for `steps` of them.
+        """
+        events = self.events or [[] for _ in self.workers]
+        return Timeline.of(
+            [worker | {"events": own} for worker, own in zip(self.workers, events, strict=True)], self.history
+        )
+
+    def scaling_report(self) -> str:
+        """Where the time went and what another worker would bring, in plain words."""
+        return scaling_report(self.timeline, self.history, self.timings, len(self.workers))
 
     @property
     def objectiveHistory(self) -> list[float]:
@@ -71,5 +126,7 @@ class TrainingSummary:
                 f"{number:>5}  {epoch.loss:>10.4f}  {epoch.metric:>10.4f}  {held_out[0]:>10}  {held_out[1]:>13}  "
                 f"{epoch.rows / epoch.seconds:>9,.0f}"
             )
+        if self.facts:
+            lines.append(f"ended: {self.stopReason}")
         lines.append("seconds: " + ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.timings.items()))
         return "\n".join(lines)

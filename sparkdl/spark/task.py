@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -11,62 +13,30 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import jaxlib
-import numpy as np
 import optax
 import pyarrow as pa
 from pyspark import BarrierTaskContext
 
 import sparkdl
-from sparkdl.losses import Loss
-from sparkdl.spark import columns
+from sparkdl.spark.intake import read_rows
 from sparkdl.spark.progress import Sender
+from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
-from sparkdl.training.batches import Rows, ShardWriter
 from sparkdl.training.child import Child, WorkerError
-from sparkdl.training.trainer import Training
-from sparkdl.training.worker import TRAINING, VALIDATION, WEIGHTS, Job
+from sparkdl.training.options import Training
+from sparkdl.training.recorder import Recorder
+from sparkdl.training.worker import INITIAL, WEIGHTS, Job
 
 CHUNK_BYTES = 4 << 20  # of a result row: Spark Connect's batches hold no more
 START_SECONDS = 300.0
 PATIENCE_SECONDS = 5.0  # between an exchange's breaking and the news of who broke it
+PRECEDENCE_SECONDS = 1.0  # for Spark to hear of the worker that died before it hears of those that lost it
 RESULT_SCHEMA = "rank int, kind string, number int, payload binary"
-
-
-@dataclass(frozen=True)
-class TaskPlan:
-    """What the driver tells every task; JSON values only.
-
-    Attributes
-    ----------
-    training : dict
-        A `Training` as JSON.
-    workers : int
-        Tasks of the stage.
-    names : dict
-        The user's column names, for messages: features, label, and, where they exist, weight and validation.
-    features_dtype : str
-        Of the features on the way to the device: uint8, float32 or float64.
-    label_list : bool
-        Whether the label column holds lists.
-    device : str
-        deviceType: auto, cpu or gpu.
-    progress : dict or None
-        Where to send progress: host, port, token.
-    """
-
-    training: dict[str, Any]
-    workers: int
-    names: dict[str, str]
-    features_dtype: str
-    label_list: bool
-    device: str
-    progress: dict[str, Any] | None
 
 
 class TaskFailure(Exception):
@@ -95,98 +65,109 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
     hosts = [info.address.rsplit(":", 1)[0] for info in context.getTaskInfos()]
     if len(hosts) != plan.workers:  # Spark kept the result of a task that ended while another was dying
         raise TaskFailure(f"Only {len(hosts)} of {plan.workers} workers were started again.")
-    directory = Path(tempfile.mkdtemp(prefix="sparkdl-", dir=_local_directory()))
+    worker = f"Worker {rank} on {hosts[rank]}"
+    recorder = Recorder(Training.from_json(plan.training).statistics)
+    environment = _environment(context, plan.device, hosts)
+    directory = _new_directory(worker)
     try:
-        environment = _environment(context, plan.device, hosts)
         with (
             Child(directory / "log.txt", environment) as child,
-            Sender(plan.progress if rank == 0 else None) as sender,
+            _removed(directory),  # as long as the child lives, who does it if this process is killed
+            Sender(plan.progress if rank == 0 or plan.worker_logs else None) as sender,
+            _followed(child, plan, rank, hosts[rank], sender),
             _reserved_port(hosts[rank]) as reservation,
             Alarm(hosts[rank]) as alarm,
         ):
             try:
-                rows, wrong = _read(batches, plan, directory)
+                rows, wrong = read_rows(batches, plan, directory, worker, recorder)
                 read = time.time()
                 own = {"rows": rows, "wrong": wrong, "port": reservation.getsockname()[1], "alarm": alarm.address}
                 peers = _meet(context, own, environment["JAX_PLATFORMS"])
                 alarm.watch(rank, peers[0]["alarm"], child.give_up)
                 done = _train(child, plan, directory, rank, hosts, peers, sender)
+                weights = (directory / WEIGHTS).open("rb") if rank == 0 else io.BytesIO()
                 alarm.end(DONE)
-            except ValueError as error:
+            except _Refused as error:
                 alarm.end(RAISED)
-                yield _failure(rank, "ValueError", str(error), secondary=False)
+                yield _failure(rank, error.type, str(error), secondary=False)
                 return
             except WorkerError as error:
-                named = f"Worker {rank} on {hosts[rank]}: {f'{error.type}: ' if error.type else ''}{error}"
+                named = f"{worker}: {f'{error.type}: ' if error.type else ''}{error}"
                 died = alarm.cause(PATIENCE_SECONDS) == DIED if error.secondary else not error.type
                 if died:
+                    time.sleep(PRECEDENCE_SECONDS if error.secondary else 0)
                     raise TaskFailure(named) from None
                 alarm.end(RAISED)
                 yield _failure(rank, error.type, str(error) if error.type == "ValueError" else named, error.secondary)
                 return
+            except OSError as error:  # a peer that died between its meeting and the alarm, or a disk
+                raise TaskFailure(f"{worker}: {type(error).__name__}: {error}.") from None
+        _record_start(recorder, read, done)
+        done["events"] = [
+            event | {"start": event["start"] + alarm.offset} for event in [*recorder.events, *done["events"]]
+        ]
         times = {"began": began, "read": read, "ended": time.time()}
         yield _result(rank, "done", 0, json.dumps(done | times | {"host": hosts[rank], "rows": rows[0]}).encode())
-        if rank == 0:
-            with (directory / WEIGHTS).open("rb") as stream:
-                for number, chunk in enumerate(iter(lambda: stream.read(CHUNK_BYTES), b"")):
-                    yield _result(rank, "weights", number, chunk)
+        with weights:  # whose file is open still and gone already, so that nothing is left if Spark ends this process
+            for number, chunk in enumerate(iter(lambda: weights.read(CHUNK_BYTES), b"")):
+                yield _result(rank, "weights", number, chunk)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _read(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> tuple[tuple[int, int], str]:
-    """Write the task's rows to the two shards; how many there are in each, and what is wrong with them, if anything."""
+def _new_directory(worker: str) -> Path:
+    parent = _local_directory()
     try:
-        return _written(batches, plan, directory), ""
-    except ValueError as error:
-        return (0, 0), str(error)
+        return Path(tempfile.mkdtemp(prefix="sparkdl-", dir=parent))
+    except OSError as error:
+        raise TaskFailure(
+            f"{worker} cannot write to {parent or tempfile.gettempdir()}: {error}; free or add disk there."
+        ) from None
 
 
-def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> tuple[int, int]:
-    training = Training.from_json(plan.training)
-    loss, shape, outputs = Loss.of(training.loss), training.network.input_shape, training.network.output_shape()
-    assert shape is not None
-    names = plan.names
-    no_labels = np.zeros((0, *outputs) if plan.label_list else 0)
-    empty = Rows(np.zeros((0, *shape), plan.features_dtype), loss.encode(no_labels, outputs), np.zeros(0))
-    writers = [ShardWriter(directory / name, empty) for name in (TRAINING, VALIDATION)]
-    for batch in batches:
-        rows = Rows(
-            columns.decode_features(batch["features"], names["features"], shape),
-            loss.encode(columns.decode_labels(batch["label"], names["label"]), outputs),
-            columns.decode_weights(batch["weight"], names["weight"]) if "weight" in names else np.ones(len(batch)),
-        )
-        held_out = np.zeros(len(batch), bool)
-        if "validation" in names:
-            held_out = columns.decode_flags(batch["validation"], names["validation"])
-        keys = batch["key"].to_numpy()
-        for writer, chosen in zip(writers, (~held_out, held_out), strict=True):
-            whole = chosen.all()
-            writer.append(rows if whole else Rows(*(part[chosen] for part in rows)), keys if whole else keys[chosen])
-    for writer in writers:
-        writer.close()
-    return writers[0].rows, writers[1].rows
+@contextlib.contextmanager
+def _removed(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class _Refused(Exception):
+    """What every worker raises alike before training, of the `type` of exception that the user is to see."""
+
+    def __init__(self, type: str, message: str) -> None:
+        super().__init__(message)
+        self.type = type
+
+
+def _record_start(recorder: Recorder, read: float, done: dict[str, Any]) -> None:
+    """Note how long the child's start held up the worker once its rows were there, and the waiting for the others."""
+    ready = max(read, done["ready"])
+    recorder.add("start", read, ready - read)
+    recorder.add("meet", ready, done["joined"] - ready)
 
 
 def _meet(context: BarrierTaskContext, own: dict[str, Any], platform: str) -> list[dict[str, Any]]:
-    """Tell every worker about this one; what each of them told. ValueError, in all alike, if they cannot train."""
+    """Tell every worker about this one; what each of them told. _Refused, in all alike, if they cannot train."""
     versions = {module.__name__: module.__version__ for module in (sparkdl, jax, jaxlib, optax)}
     message = json.dumps(own | {"platform": platform, "versions": versions})
     peers = [json.loads(text) for text in context.allGather(message)]
     for peer in peers:
         if peer["wrong"]:
-            raise ValueError(peer["wrong"])
+            raise _Refused(*peer["wrong"])
     for key in ("versions", "platform"):
         for rank, peer in enumerate(peers):
             if peer[key] != peers[0][key]:
-                raise ValueError(
+                raise _Refused(
+                    "ValueError",
                     f"All workers must have the same {key}: worker 0 has {peers[0][key]}, "
-                    f"worker {rank} has {peer[key]}; set the cluster's machines up alike."
+                    f"worker {rank} has {peer[key]}; set the cluster's machines up alike.",
                 )
     rows, held_out = (sum(peer["rows"][part] for peer in peers) for part in (0, 1))
     if not rows:
         hint = f"all {held_out} are marked for validation" if held_out else "check the data and its filters"
-        raise ValueError(f"There are no rows to train on; {hint}.")
+        raise _Refused("ValueError", f"There are no rows to train on; {hint}.")
     return peers
 
 
@@ -210,15 +191,28 @@ def _train(
         coordinator=f"{host}:{peers[0]['port']}",
         start_seconds=START_SECONDS,
     )
+    if plan.initial is not None:
+        (directory / INITIAL).write_bytes(plan.initial)
     joined: dict[str, Any] = {}
 
     def on_event(event: dict[str, Any]) -> None:
+        if event["event"] == "ready":
+            joined["ready"] = event["at"]
         if event["event"] == "joined":
             joined.update(joined=time.time(), device=event["device"])
         if event["event"] == "progress":
             sender.send(event)
 
     return child.run(job, on_event) | joined
+
+
+def _followed(
+    child: Child, plan: TaskPlan, rank: int, host: str, sender: Sender
+) -> contextlib.AbstractContextManager[Any]:
+    """A context in which the driver is sent what the child prints, if that is wanted."""
+    if not plan.worker_logs:
+        return contextlib.nullcontext()
+    return child.follow(lambda line: sender.send({"rank": rank, "host": host, "line": line}))
 
 
 def _environment(context: BarrierTaskContext, device: str, hosts: list[str]) -> dict[str, str]:

@@ -1,81 +1,12 @@
-"""One Spark session for the whole suite, and a look at what fits leave behind on the machine."""
+"""Has the fixtures of `spark_fixtures.py`, which the tests of faults share."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from glob import glob
-from pathlib import Path
-
 import pytest
-from pyspark.ml.evaluation import MulticlassClassificationEvaluator
-from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
-from pyspark.sql import DataFrame, SparkSession
-from spark_cases import FROZEN, NETWORK, Remains, table
-
-from sparkdl import DeepClassifier
-from sparkdl.spark import local_session
+import spark_fixtures
 
 
-@pytest.fixture(scope="session")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that Spark uses as its local disk."""
-    return tmp_path_factory.mktemp("spark")
-
-
-@pytest.fixture(scope="session")
-def remains(scratch: Path) -> Remains:
-    """`remains(seconds)`: processes and folders of fits that are still there after at most so many seconds."""
-
-    def remaining(seconds: float) -> list[str]:
-        deadline = time.monotonic() + seconds
-        while left := [*_workers(scratch), *glob(f"{scratch}/*/sparkdl-*")]:
-            if time.monotonic() > deadline:
-                return left
-            time.sleep(0.1)
-        return []
-
-    return remaining
-
-
-@pytest.fixture(scope="session")
-def spark(scratch: Path, remains: Remains) -> Iterator[SparkSession]:
-    """A session with three slots, which no fit has left a process or a folder in when the suite ends."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_LOCAL_DIRS", str(scratch))
-        settings = {"spark.sql.shuffle.partitions": 3, "spark.driver.memory": "1g"}
-        session = local_session("local[3]", "sparkdl-tests", **settings)
-    yield session
-    left = remains(10)
-    session.stop()
-    assert left == []
-
-
-@pytest.fixture(scope="session")
-def rows(spark: SparkSession) -> DataFrame:
-    """`spark_cases.table()`: 24 rows of features (array<double>, whole numbers in 0..255), label (0 or 1) and id."""
-    return spark.createDataFrame(table()).cache()
-
-
-@pytest.fixture(scope="session")
-def cross_validated(rows: DataFrame) -> CrossValidatorModel:
-    """Two networks compared, of which the first cannot learn."""
-    estimator = DeepClassifier(network=NETWORK, optimizer="adam", maxIter=60, batchSize=24)
-    grid = ParamGridBuilder().baseOn({estimator.stepSize: 0.05}).addGrid(estimator.network, [FROZEN, NETWORK]).build()
-    evaluator = MulticlassClassificationEvaluator(metricName="accuracy")
-    return CrossValidator(estimator=estimator, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, seed=1).fit(
-        rows
-    )
-
-
-def _workers(scratch: Path) -> list[str]:
-    """Worker processes of this session, which know Spark's local disk from their environment; Linux tells."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            command, environment = ((process / name).read_bytes() for name in ("cmdline", "environ"))
-        except OSError:  # gone, or somebody else's
-            continue
-        if b"sparkdl.training.worker" in command and str(scratch).encode() in environment:
-            found.append(f"process {process.name}")
-    return found
+def pytest_configure(config: pytest.Config) -> None:
+    """Register them once, whichever folder comes first, so that there is one session."""
+    if not config.pluginmanager.is_registered(spark_fixtures):
+        config.pluginmanager.register(spark_fixtures)

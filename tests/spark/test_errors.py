@@ -1,24 +1,17 @@
-"""What goes wrong says what to do: before training where that can be known, else within seconds and tracelessly."""
+"""What cannot be trained on says what to do: before training where that can be known, else tracelessly."""
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable
-from glob import glob
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_cases import NETWORK, Remains, arrays, same_bits
+from spark_cases import NETWORK, Remains
 
 from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, Network
 from sparkdl.layers import Dense, Relu
-from sparkdl.spark import progress
 
 Change = Callable[[DataFrame], DataFrame]
 
@@ -147,102 +140,4 @@ def test_what_only_the_rows_can_tell_is_said_in_the_same_way(
         DeepClassifier(network=NETWORK, numWorkers=2, **params).fit(change(rows))
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
-    assert remains(10) == []
-
-
-# Disasters: a fit that would take hours is struck once it trains.
-
-
-class Bar:
-    """Stands in for the progress bar; calls `strike` in a thread when the first progress arrives."""
-
-    total = n = start_t = last_print_t = 0
-
-    def __init__(self, strike: Callable[[], None]) -> None:
-        self._strike: Callable[[], None] | None = strike
-        self.struck = 0.0
-
-    def update(self, rows: int) -> None:
-        if self._strike:
-            self.struck = time.monotonic()
-            threading.Thread(target=self._strike, daemon=True).start()
-            self._strike = None
-
-    def set_description(self, text: str, refresh: bool) -> None: ...
-
-    def set_postfix(self, values: dict[str, str], refresh: bool) -> None: ...
-
-    def close(self) -> None: ...
-
-
-def kill_one(remains: Remains) -> None:
-    """Kill one of the worker processes there are."""
-    workers = [left for left in remains(0) if left.startswith("process")]
-    if workers:
-        os.kill(int(workers[0].split()[-1]), signal.SIGKILL)
-
-
-def test_a_worker_that_dies_is_replaced_and_the_weights_are_the_same(
-    rows: DataFrame, remains: Remains, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bar = Bar(lambda: kill_one(remains))
-    monkeypatch.setattr(progress, "_bar", lambda: bar)
-    estimator = DeepClassifier(network=NETWORK, numWorkers=2, batchSize=2, maxIter=100, progress="on")
-    struck = estimator.fit(rows)
-    assert bar.struck
-    assert remains(10) == []
-    assert same_bits(arrays(struck), arrays(estimator.setProgress("off").fit(rows)))
-
-
-def test_workers_that_die_every_time_end_the_fit_by_name(rows: DataFrame, remains: Remains) -> None:
-    ended = threading.Event()
-
-    def kill_all() -> None:
-        while not ended.wait(0.2):
-            kill_one(remains)
-
-    killer = threading.Thread(target=kill_all)
-    killer.start()
-    try:
-        with pytest.raises(RuntimeError, match=r"^Worker [01] on .*was killed by signal 9; the machine may be out of"):
-            DeepClassifier(network=NETWORK, numWorkers=2, maxIter=10**6).fit(rows)
-    finally:
-        ended.set()
-        killer.join()
-    assert remains(10) == []
-
-
-def test_a_cancelled_fit_raises_and_leaves_nothing(
-    spark: SparkSession, rows: DataFrame, remains: Remains, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bar = Bar(spark.sparkContext.cancelAllJobs)
-    monkeypatch.setattr(progress, "_bar", lambda: bar)
-    with pytest.raises(Exception, match=r"(?i)cancel"):
-        DeepClassifier(network=NETWORK, numWorkers=2, maxIter=10**6, progress="on").fit(rows)
-    assert time.monotonic() - bar.struck < 10
-    assert remains(10) == []
-
-
-def test_an_exception_in_one_worker_reaches_the_driver(rows: DataFrame, scratch: Path, remains: Remains) -> None:
-    """A disk loses what one of two workers has written, before it trains."""
-    lost = threading.Event()
-    moment = [0.0]
-
-    def lose_one() -> None:
-        while not lost.wait(0.005):
-            for shard in glob(f"{scratch}/*/sparkdl-*/training.arrow"):
-                os.unlink(shard)
-                moment[0] = time.monotonic()
-                lost.set()
-                break
-
-    thread = threading.Thread(target=lose_one)
-    thread.start()
-    try:
-        with pytest.raises(RuntimeError, match=r"(?s)Worker [01] on .*: FileNotFoundError: .*training\.arrow"):
-            DeepClassifier(network=NETWORK, numWorkers=2, maxIter=2).fit(rows)
-    finally:
-        lost.set()
-        thread.join()
-    assert time.monotonic() - moment[0] < 10
     assert remains(10) == []

@@ -205,7 +205,8 @@ def test_the_summary_tells_history_workers_and_timings(first: DeepClassification
     assert all(worker["host"] and worker["device"] for worker in summary.workers)
     seconds = sum(epoch.seconds for epoch in summary.history)
     assert summary.rowsPerSecond == pytest.approx(3 * len(LABELS) / seconds)
-    header, *epochs, timings = str(summary).splitlines()
+    header, *epochs, ended, timings = str(summary).splitlines()
+    assert ended == "ended: all 3 epochs are done"
     assert "accuracy" in header
     assert [line.split()[:2] for line in epochs] == [
         [str(number), f"{loss:.4f}"] for number, loss in enumerate(summary.objectiveHistory, start=1)

@@ -15,7 +15,7 @@ from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimi
 from sparkdl.losses import Loss
 from sparkdl.optimizers import Optimizer
 from sparkdl.specs import Spec
-from sparkdl.training import AllReduce
+from sparkdl.training import AllReduce, EarlyStopping
 
 ESTIMATORS = [DeepEstimator, DeepClassifier, DeepRegressor]
 VALUES: dict[str, Any] = {
@@ -40,6 +40,16 @@ VALUES: dict[str, Any] = {
     "computeDtype": "float64",
     "deviceType": "cpu",
     "progress": "off",
+    "activationCols": {"tanh_2": "h"},
+    "workerLogs": "on",
+    "earlyStopping": EarlyStopping("loss", 2, unit="step"),
+    "checkpointDir": "h",
+    "checkpointInterval": 7,
+    "checkpointUnit": "step",
+    "checkpointKeep": 8,
+    "collectTrainingStats": True,
+    "logDir": "i",
+    "logInterval": 9,
 }
 
 
@@ -104,6 +114,7 @@ def test_a_spec_is_given_as_object_name_or_json(family: type[Spec], param: str) 
         ({"computeDtype": "float16"}, "computeDtype must be one of float32, bfloat16, float64, received 'float16'"),
         ({"deviceType": "tpu"}, "deviceType must be one of auto, cpu, gpu, received 'tpu'"),
         ({"progress": True}, "progress must be one of auto, on, off, received True"),
+        ({"workerLogs": "auto"}, "workerLogs must be one of on, off, received 'auto'"),
     ],
 )
 def test_a_wrong_param_is_a_type_error_that_names_it(params: dict[str, Any], sentence: str) -> None:

@@ -78,7 +78,7 @@ def test_a_worker_takes_large_pages_and_keeps_compiled_programs_with_spark(
     assert "JAX_COMPILATION_CACHE_DIR" not in environment  # the worker inherits the user's
 
 
-OWN: dict[str, Any] = {"rows": (5, 1), "wrong": "", "port": 1, "alarm": {}}
+OWN: dict[str, Any] = {"rows": (5, 1), "wrong": [], "port": 1, "alarm": {}}
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,13 @@ OWN: dict[str, Any] = {"rows": (5, 1), "wrong": "", "port": 1, "alarm": {}}
     [
         ({"platform": "cuda"}, "All workers must have the same platform: worker 0 has cpu, worker 1 has cuda"),
         ({"versions": {"jax": "0"}}, "All workers must have the same versions"),
-        ({"wrong": "Column 'x' holds 2 null rows."}, "Column 'x' holds 2 null rows."),
+        ({"wrong": ["ValueError", "Column 'x' holds 2 null rows."]}, "Column 'x' holds 2 null rows."),
     ],
 )
 def test_every_worker_says_the_same_of_what_does_not_fit(peer: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(task._Refused, match=sentence) as refused:
         task._meet(Context(peers=[peer]), OWN, "cpu")  # type: ignore[arg-type]
+    assert refused.value.type == "ValueError"  # of what the user is to see
 
 
 def test_workers_meet_when_one_of_them_has_no_rows() -> None:
