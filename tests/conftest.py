@@ -12,7 +12,7 @@ jax.config.update("jax_num_cpu_devices", 3)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-ALONE = ("test_local_cluster.py", "test_processes.py", "test_quickstart.py", "test_task.py")  # no session, or their own
+ALONE = ("test_local_cluster.py", "test_processes.py", "test_quickstart.py", "test_task.py")  # none, or their own
 
 
 @pytest.hookimpl(optionalhook=True)

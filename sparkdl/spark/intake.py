@@ -22,7 +22,7 @@ def read_rows(
     batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path, worker: str, recorder: Recorder
 ) -> tuple[tuple[int, int], list[str]]:
     """Write the task's rows to the two shards; how many there are in each, and type and message of what is wrong."""
-    started, rows, size = time.time(), (0, 0), 0
+    started, rows, size = recorder.now(), (0, 0), 0
     took = 0.0  # Spark, to give rows
 
     def timed() -> Iterator[pa.RecordBatch]:
@@ -43,7 +43,7 @@ def read_rows(
     except OSError as error:
         wrong = ["OSError", f"{worker} cannot write its rows to {directory.parent}: {error}; free or add disk there."]
     recorder.add("read", started, took, rows=sum(rows), bytes=size)
-    recorder.add("write", started + took, time.time() - started - took, rows=sum(rows), bytes=size)
+    recorder.add("write", started + took, recorder.now() - started - took, rows=sum(rows), bytes=size)
     return rows, wrong
 
 

@@ -145,7 +145,7 @@ def _record_start(recorder: Recorder, read: float, done: dict[str, Any]) -> None
     """Note how long the child's start held up the worker once its rows were there, and the waiting for the others."""
     ready = max(read, done["ready"])
     recorder.add("start", read, ready - read)
-    recorder.add("meet", ready, done["joined"] - ready)
+    recorder.add("meet", ready, max(0.0, done["joined"] - ready))
 
 
 def _meet(context: BarrierTaskContext, own: dict[str, Any], platform: str) -> list[dict[str, Any]]:

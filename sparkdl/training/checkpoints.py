@@ -14,6 +14,7 @@ from sparkdl.specs import Spec
 from sparkdl.training.checkpoint_file import Arrays, decode, encode
 from sparkdl.training.storage import Folder, open_folder, temporary_name, within
 
+WAITING, WAITING_BYTES = 16, 256 << 20  # checkpoints to be written, at most
 CHECK_SECONDS, READ_SECONDS, CLOSE_SECONDS = 30.0, 300.0, 60.0
 
 
@@ -175,7 +176,7 @@ class CheckpointFolder:
     def save(self, meta: Mapping[str, Any], arrays: Arrays, best: bool = False) -> None:
         """Hand a checkpoint over to the thread that writes it; returns at once and never fails.
 
-        While one is being written the newest waits, and so does the best; those they supersede are left out.
+        While one is being written others wait; if they become too many, all but the newest and the best are left out.
 
         Parameters
         ----------
@@ -189,7 +190,11 @@ class CheckpointFolder:
         file = _File(meta["epoch"], meta["step"], best)
         with self._changed:
             assert not self._closed, "save after close"
-            stay = [one for one in self._waiting if one[0].best and not best]
+            backlog = [sum(array.nbytes for array in held.values()) for _, _, held in self._waiting]
+            if len(backlog) < WAITING and sum(backlog) < WAITING_BYTES:
+                stay = self._waiting
+            else:
+                stay = [one for one in self._waiting if one[0].best and not best]
             for left_out, *_ in self._waiting:
                 if left_out not in [one[0] for one in stay]:
                     self._trouble("were left out, as writing was slower than training", left_out.name)

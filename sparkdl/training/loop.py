@@ -152,7 +152,7 @@ class _Run:
         before = (self.at.step, self.at.sums, self.at.epoch_seconds)
         meter = Meter(epoch, plan.epochs, self.rows, self.steps.steps, self.report, *before)
         late: deque[Any] = deque()
-        order, asked = epoch if plan.shuffle else None, time.time()
+        order, asked = epoch if plan.shuffle else None, self.recorder.now()
         with closing(_feed(plan, self.share, self.steps, self.mesh, order, self.at.step)) as feed:
             for placed in feed:
                 number = epoch * self.steps.steps + self.at.step
@@ -171,7 +171,7 @@ class _Run:
                     self._between_steps(meter, number + 1)
                 if self.at.stopped and self.exchange.agrees_after(self.at.step):
                     break
-                asked = time.time()
+                asked = self.recorder.now()
         self._flush(meter)
         self._close_epoch(meter, weights_before, placed)
 

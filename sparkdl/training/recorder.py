@@ -58,9 +58,14 @@ class Recorder:
 
     def __init__(self, active: bool = True) -> None:
         self.active = active
+        self._epoch = time.time() - time.perf_counter()  # the system's clock may be set while a fit runs
         self.events: list[dict[str, Any]] = []
         self._stamps: dict[tuple[int, int], float] = {}
         self._placed: dict[int, tuple[int, float, float]] = {}
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch, never going back."""
+        return self._epoch + time.perf_counter()
 
     def add(self, phase: str, start: float, seconds: float, **facts: Any) -> None:
         """Note one event."""
@@ -70,19 +75,19 @@ class Recorder:
     @contextmanager
     def span(self, phase: str, **facts: Any) -> Iterator[dict[str, Any]]:
         """Note the time that the block takes; it may add to the event's facts."""
-        start, began = time.time(), time.perf_counter()
+        start = self.now()
         try:
             yield facts
         finally:
-            self.add(phase, start, time.perf_counter() - began, **facts)
+            self.add(phase, start, self.now() - start, **facts)
 
     def placed(self, epoch: int, step: int, asked: float) -> None:
         """Note that the batch of a sampled step, counted from the run's first, is there, and when it was asked for."""
-        self._placed[step] = (epoch, asked, time.time())
+        self._placed[step] = (epoch, asked, self.now())
 
     def stamp(self, moment: Any, step: Any) -> np.ndarray[Any, Any]:
         """Called by the step's program; gives 0."""
-        self._stamps[int(step), int(moment)] = time.time()
+        self._stamps[int(step), int(moment)] = self.now()
         return np.zeros((), np.int32)
 
     def finish(self, every: int, first: int, last: int, rows: int, sent: int) -> list[dict[str, Any]]:

@@ -89,7 +89,7 @@ def test_every_estimator_takes_its_own_losses(rows: DataFrame) -> None:
     "params, change, sentence",
     [
         pytest.param(
-            {}, having(features="if(id = 3, array(1D), features)"),
+            {"numWorkers": 2}, having(features="if(id = 3, array(1D), features)"),
             "must hold 4 values a row to fill the network's input_shape (4,), received a row of 1.",
             id="rows of differing width",
         ),
@@ -137,7 +137,7 @@ def test_what_only_the_rows_can_tell_is_said_in_the_same_way(
     rows: DataFrame, remains: Remains, params: dict[str, Any], change: Change, sentence: str
 ) -> None:
     with pytest.raises(ValueError) as refused:
-        DeepClassifier(network=NETWORK, numWorkers=2, **params).fit(change(rows))
+        DeepClassifier(network=NETWORK, **params).fit(change(rows))
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
     assert remains(10) == []

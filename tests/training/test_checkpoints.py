@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from sparkdl.specs import Spec
+from sparkdl.training import checkpoints
 from sparkdl.training import checkpoints as module
 from sparkdl.training.checkpoints import CheckpointFolder, Checkpoints, decode, encode
 from sparkdl.training.storage import LocalFolder, temporary_name
@@ -244,7 +245,10 @@ def test_storage_that_gives_no_answer_is_a_sentence(tmp_path: Path, hanging: Han
         getattr(opened(tmp_path), asked)(0.05)
 
 
-def test_training_does_not_wait_for_slow_storage(tmp_path: Path, hanging: Hanging) -> None:
+def test_training_does_not_wait_for_slow_storage(
+    tmp_path: Path, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "WAITING", 1)
     with opened(tmp_path) as folder:
         folder.save({"epoch": 0, "step": 1}, {})
         assert hanging.reached.acquire(timeout=5)

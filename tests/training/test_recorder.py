@@ -41,7 +41,7 @@ def test_statistics_change_no_weight() -> None:
 
 def test_a_step_is_cut_at_its_stamps(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([2.0, 5.0, 9.0, 10.0, 3.0])
-    monkeypatch.setattr("sparkdl.training.recorder.time.time", lambda: next(clock))
+    monkeypatch.setattr(Recorder, "now", lambda self: next(clock))
     recorder = Recorder()
     recorder.stamp(ENDED, 14)  # at 2
     for moment in (COMPUTED, EXCHANGED, ENDED):  # at 5, 9 and 10
