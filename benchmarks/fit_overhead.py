@@ -5,7 +5,7 @@
 Fits of one worker and runs of the loop take turns, so that a machine whose speed drifts hits both alike. The loop is a
 process of its own with a worker's environment; it runs the same compiled step over batches of the same size, in memory
 and unshuffled, with no prefetching, no progress and no metrics read. Its epochs take turns with those of the same step
-as `collectTrainingStats` compiles it, which stamps moments of one in ten steps or fewer. Figures:
+as `collectTrainingStats` compiles it, which stamps moments of one step in ten at first and in fifty later. Figures:
 `training_over_bare_loop` (ratio of the medians of an epoch's time), `statistics_over_bare_loop` (likewise),
 `overhead_s` (median of a fit's time outside of compiling and training), `compile_s`.
 """

@@ -356,7 +356,7 @@ class _Run:
         done = max(1, sum(epoch.steps for epoch in at.history))
         sent = round(sum(epoch.bytes for epoch in at.history) / done / self.mesh.size)
         rows = round(self.share.lengths[self.share.first] / steps)
-        return self.recorder.finish(self.sampled_every, first, at.epoch * steps + at.step, rows, sent)
+        return self.recorder.finish(first, at.epoch * steps + at.step, rows, sent)
 
 
 def _feed(plan: Training, share: Share, steps: Plan, mesh: Mesh, epoch: int | None, first: int = 0) -> Generator[Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from sparkdl import Network, training
 from sparkdl.layers import Dense
-from sparkdl.training.recorder import COMPUTED, ENDED, EXCHANGED, Recorder, sampling, split_exchanges
+from sparkdl.training.recorder import COMPUTED, ENDED, EXCHANGED, Recorder, is_sampled, sampling, split_exchanges
 
 X = np.random.default_rng(41).normal(size=(240, 3)).astype("float32")
 ROWS = (X, (X.sum(axis=1) > 0).astype(int))
@@ -47,7 +47,7 @@ def test_a_step_is_cut_at_its_stamps(monkeypatch: pytest.MonkeyPatch) -> None:
     for moment in (COMPUTED, EXCHANGED, ENDED):  # at 5, 9 and 10
         recorder.stamp(moment, 15)
     recorder.placed(1, 15, 1.5)  # at 3, asked for at 1.5
-    events = recorder.finish(10, 0, 20, rows=4, sent=8)
+    events = recorder.finish(10, 20, rows=4, sent=8)
     cut = [(event["phase"], event["start"], event["seconds"]) for event in events]
     assert cut == [("batch", 2.0, 1.0), ("step", 3.0, 2.0), ("exchange", 5.0, 4.0), ("step", 9.0, 1.0)]
     assert {(event["epoch"], event["step"], event["steps"]) for event in events} == {(1, 15, 10)}
@@ -65,4 +65,6 @@ def test_an_exchange_begins_when_the_last_worker_is_ready() -> None:
 
 
 def test_no_run_is_looked_at_more_than_a_thousand_times() -> None:
-    assert [sampling(steps) for steps in (1, 10_000, 10_001, 5_000_000)] == [10, 10, 11, 5_000]
+    assert [sampling(steps) for steps in (1, 50_000, 50_001, 5_000_000)] == [50, 50, 51, 5_000]
+    looked_at = [step for step in range(300) if is_sampled(step, 50)]
+    assert looked_at == [0, *range(5, 100, 10), 125, 175, 225, 275]
