@@ -17,7 +17,7 @@ quickstart: $(VENV)/installed-plot  ## train a network on the packaged images, o
 	$(RUN) -m sparkdl.quickstart
 
 test: $(VENV)/installed-test  ## run the whole suite
-	$(RUN) -m pytest --numprocesses 3 --no-loadscope-reorder
+	$(RUN) -m pytest --numprocesses 3
 
 lint: $(VENV)/installed-test  ## check style and types
 	$(RUN) -m ruff check .
