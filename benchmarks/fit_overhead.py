@@ -35,7 +35,7 @@ from sparkdl.training import AllReduce
 from sparkdl.training.batches import Plan
 from sparkdl.training.exchange import WORKERS
 from sparkdl.training.recorder import Recorder, sampling
-from sparkdl.training.step import initial_state, make_step, replicate
+from sparkdl.training.step import Settings, initial_state, make_step, replicate
 
 NETWORK = Network(
     [
@@ -70,22 +70,20 @@ def bare_loop(epochs: int) -> dict[str, list[float]]:
     images, labels = rows()
     size = Plan((len(images),), BATCH).rows
     batches = [(images[i : i + size], labels[i : i + size]) for i in range(0, len(images) - size + 1, size)]
-    transformation = OPTIMIZER.transformation(STEP_SIZE, epochs * len(batches), len(batches))
+    settings = Settings.of(OPTIMIZER, STEP_SIZE, 0)
     ones, mesh, exchange = np.ones(size, np.float32), Mesh(np.array(jax.devices()[:1]), (WORKERS,)), AllReduce()
     clocks = {"plain": None, "statistics": (Recorder().stamp, sampling(epochs * len(batches)))}
-    steps = {name: make_step(NETWORK, LOSS, transformation, exchange, mesh, 0, clock=clocks[name]) for name in clocks}
-    states = {
-        name: replicate(initial_state(NETWORK, NETWORK.init(0), transformation, exchange), mesh) for name in steps
-    }
+    steps = {name: make_step(NETWORK, LOSS, OPTIMIZER, exchange, mesh, clock=clocks[name]) for name in clocks}
+    states = {name: replicate(initial_state(NETWORK, NETWORK.init(0), OPTIMIZER, exchange), mesh) for name in steps}
     for name, step in steps.items():
-        states[name], _ = step(states[name], *batches[0], ones)
+        states[name], _ = step(states[name], settings, *batches[0], ones)
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for epoch in range(epochs):
         for name in list(steps)[:: 1 if epoch % 2 else -1]:
             step, state = steps[name], states[name]
             started = time.perf_counter()
             for batch in batches:
-                state, _ = step(state, *batch, ones)
+                state, _ = step(state, settings, *batch, ones)
             states[name] = jax.block_until_ready(state)
             # per row, since the loop leaves out the rows that do not fill a batch
             seconds[name].append((time.perf_counter() - started) / (len(batches) * size))

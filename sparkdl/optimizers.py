@@ -49,15 +49,19 @@ class Optimizer(Spec):
         check_range(self, "[0, inf)", "weight_decay")
         check_range(self, "(0, inf)", "clip_value", "clip_layer_norm", "clip_norm")
 
-    def transformation(self, step_size: float, total_steps: int, steps_per_epoch: int) -> optax.GradientTransformation:
+    def transformation(
+        self, step_size: Any, total_steps: int, steps_per_epoch: int, weight_decay: Any = None
+    ) -> optax.GradientTransformation:
         """The optimizer for one run.
 
         Parameters
         ----------
-        step_size : float
+        step_size : float or Array
             Step size (learning rate) where the schedule's factor is 1.
         total_steps, steps_per_epoch : int
             Steps of the whole run and of one pass over the data, for the schedule.
+        weight_decay : Array, optional
+            Instead of the field's, for a program that serves several values.
 
         Returns
         -------
@@ -69,13 +73,14 @@ class Optimizer(Spec):
         ValueError
             `step_size` is not a positive number.
         """
-        if not 0 < step_size < float("inf"):
+        if not isinstance(step_size, jax.Array) and not 0 < step_size < float("inf"):
             raise ValueError(
                 f"The step size must be a positive number, received {step_size!r}; 0.001 is a usual start."
             )
         factors = Schedule.of(self.schedule).factors(total_steps, steps_per_epoch)
         steps = optax.scale_by_schedule(lambda count: -step_size * factors(count))
-        chain = optax.chain(*self._clipping(), self.decayed_rule(), steps)
+        decay = self.weight_decay if weight_decay is None else weight_decay
+        chain = optax.chain(*self._clipping(), self.decayed_rule(decay), steps)
 
         def update(gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
             with jax.numpy_dtype_promotion("standard"):  # optax raises floats to the power of its integer step count
@@ -87,9 +92,9 @@ class Optimizer(Spec):
         """The bare update rule, for a step size of 1 and before the change of sign."""
         raise NotImplementedError(f"{type(self).__name__} has no rule.")
 
-    def decayed_rule(self) -> optax.GradientTransformation:
+    def decayed_rule(self, weight_decay: Any) -> optax.GradientTransformation:
         """The update rule and the weight decay."""
-        return optax.chain(self.rule(), optax.add_decayed_weights(self.weight_decay))
+        return optax.chain(self.rule(), optax.add_decayed_weights(weight_decay))
 
     def _clipping(self) -> list[optax.GradientTransformation]:
         clips = []
@@ -264,8 +269,8 @@ class LAMB(AdaptiveMoments):
 
     epsilon: float = 1e-6
 
-    def decayed_rule(self) -> optax.GradientTransformation:
-        return optax.chain(super().decayed_rule(), optax.scale_by_trust_ratio())
+    def decayed_rule(self, weight_decay: Any) -> optax.GradientTransformation:
+        return optax.chain(super().decayed_rule(weight_decay), optax.scale_by_trust_ratio())
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,16 @@ from sparkdl.training.exchange import (
     scaled,
 )
 from sparkdl.training.loop import Share, train
-from sparkdl.training.step import abstract_rows, initial_state, local_workers, make_step, place, replicate, spread
+from sparkdl.training.step import (
+    Settings,
+    abstract_rows,
+    initial_state,
+    local_workers,
+    make_step,
+    place,
+    replicate,
+    spread,
+)
 from sparkdl.training.threshold import ThresholdSharing
 
 LOSS = SoftmaxCrossEntropy()
@@ -129,12 +138,12 @@ class Stepper:
         shard = read_rows(folder, model, "train")
         order = np.random.default_rng((SEED, rank)).integers(0, len(shard), (steps, here))
         self._batches = [place(shard.take(indices, here), mesh) for indices in order]
-        transformation = optimizer.transformation(step_size, steps, steps)
+        self._settings = Settings.of(optimizer, step_size, SEED)
         with kept_by_every_process():
             weights = jax.jit(network.init)(jax.random.key(SEED))
-            self._state = replicate(initial_state(network, weights, transformation, agree), mesh)
-            step = make_step(network, LOSS, transformation, agree, mesh, SEED, steps=steps)
-            self._step = step.lower(self._state, *abstract_rows(shard, rows, mesh)).compile()
+            self._state = replicate(initial_state(network, weights, optimizer, agree), mesh)
+            step = make_step(network, LOSS, optimizer, agree, mesh, steps=steps, total_steps=steps)
+            self._step = step.lower(self._state, self._settings, *abstract_rows(shard, rows, mesh)).compile()
         self._mesh, self._counted = mesh, counted
         for _ in range(SPARSE_WARM_UP if exchange == "threshold" else 0):
             self.turn()
@@ -144,7 +153,7 @@ class Stepper:
         meet(self._mesh)
         before, started, sent = counted_bytes(), time.perf_counter(), []
         for batch in self._batches:
-            self._state, totals = self._step(self._state, *batch)
+            self._state, totals = self._step(self._state, self._settings, *batch)
             sent.append(totals)
         jax.block_until_ready(self._state)
         meet(self._mesh)

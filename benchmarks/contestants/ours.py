@@ -34,7 +34,7 @@ from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import AllReduce
 from sparkdl.training.batches import Rows
 from sparkdl.training.exchange import WORKERS
-from sparkdl.training.step import initial_state, make_step, place, replicate
+from sparkdl.training.step import Settings, initial_state, make_step, place, replicate
 
 
 def conv(name: str, bias: float) -> Conv:
@@ -91,19 +91,17 @@ def step(spec: Spec) -> Taker:
     images, labels = tutorial.read_rows(Path(spec.folder), "train", BATCH)
     weights = nested_weights(tutorial.read_weights(Path(spec.folder)))
     mesh = Mesh(np.array(jax.devices()[:1]), (WORKERS,))
-    steps_per_epoch = 50_000 // BATCH
-    transformation = OPTIMIZER.transformation(tutorial.STEP_SIZE, steps_per_epoch, steps_per_epoch)
-    exchange = AllReduce()
-    state = replicate(initial_state(STEP_NETWORK, weights, transformation, exchange), mesh)
+    exchange, settings = AllReduce(), Settings.of(OPTIMIZER, tutorial.STEP_SIZE, SEED)
+    state = replicate(initial_state(STEP_NETWORK, weights, OPTIMIZER, exchange), mesh)
     batch = place(Rows(tutorial.centred(images), labels, np.ones(BATCH, np.float32)), mesh)
-    advance = make_step(STEP_NETWORK, LOSS, transformation, exchange, mesh, SEED)
+    advance = make_step(STEP_NETWORK, LOSS, OPTIMIZER, exchange, mesh, steps=50_000 // BATCH)
 
     def take(steps: int) -> Turn:
         nonlocal state
         sums = []
         started = time.perf_counter()
         for _ in range(steps):
-            state, totals = advance(state, *batch)
+            state, totals = advance(state, settings, *batch)
             sums.append(totals)
         jax.block_until_ready(sums)
         seconds = time.perf_counter() - started

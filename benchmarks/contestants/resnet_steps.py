@@ -18,7 +18,7 @@ from sparkdl.optimizers import SGD
 from sparkdl.training import AllReduce
 from sparkdl.training.batches import Rows
 from sparkdl.training.exchange import WORKERS
-from sparkdl.training.step import initial_state, make_step, place, replicate
+from sparkdl.training.step import Settings, initial_state, make_step, place, replicate
 
 STEP_SIZE = 0.01
 WARM_UP = 2  # steps beyond the first, for what is set up lazily
@@ -91,11 +91,12 @@ def rows(case: Case) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 def our_contestant(case: Case) -> Contestant:
     """sparkdl's step, which chains the layers' own delta and gradient kernels."""
-    transformation, exchange, mesh = SGD().transformation(STEP_SIZE, 1, 1), AllReduce(), case.mesh
-    state = replicate(initial_state(case.network, case.network.init(0), transformation, exchange), mesh)
+    optimizer, exchange, mesh = SGD(), AllReduce(), case.mesh
+    state = replicate(initial_state(case.network, case.network.init(0), optimizer, exchange), mesh)
     placed = place(Rows(*rows(case), np.ones(case.batch, np.float32)), mesh)
-    step = make_step(case.network, SoftmaxCrossEntropy(), transformation, exchange, mesh, seed=0, dtype=case.dtype)
-    return _contestant("sparkdl", step, lambda compiled, state: compiled(state, *placed)[0], state, placed)
+    rest = (Settings.of(optimizer, STEP_SIZE, 0), *placed)
+    step = make_step(case.network, SoftmaxCrossEntropy(), optimizer, exchange, mesh, dtype=case.dtype)
+    return _contestant("sparkdl", step, lambda compiled, state: compiled(state, *rest)[0], state, rest)
 
 
 def plain_contestant(case: Case) -> Contestant:

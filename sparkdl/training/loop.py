@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -17,19 +16,21 @@ from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
-from sparkdl.training.batches import Plan, Rows, batches, epoch_order, prefetched
+from sparkdl.training.batches import Plan
 from sparkdl.training.checkpoints import CheckpointFolder, decode
 from sparkdl.training.collectives import from_first, meet, summed
 from sparkdl.training.compilation import kept_by_every_process
 from sparkdl.training.exchange import Exchange
+from sparkdl.training.feed import feed
 from sparkdl.training.logs import LogWriter, NullWriter
 from sparkdl.training.meter import Meter, Report
 from sparkdl.training.options import Training
+from sparkdl.training.programs import Program, initialization
 from sparkdl.training.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
-from sparkdl.training.step import abstract_rows, initial_state, local_workers, make_score, make_step, place, replicate
-from sparkdl.training.stopping import Stopper
+from sparkdl.training.step import Settings, abstract_rows, initial_state, local_workers, replicate
+from sparkdl.training.stopping import Stopper, diverged
 from sparkdl.transfer import started_from
 
 
@@ -102,20 +103,19 @@ class _Run:
         self.at = Position()
         self.earlier = 0.0  # seconds of training before this process took over
         self.best: Weights | None = None
+        self.good: tuple[int, Weights] = (0, {})  # epochs, and the weights after them, the last to be finite
+        self.diverged = False
         self.resumed: list[int] | None = None
         self.notes: list[str] = []
         self.folder: CheckpointFolder | None = None
 
     def result(self) -> Result:
         plan, network = self.plan, self.plan.network
-        transformation = self.optimizer.transformation(plan.step_size, self.steps.steps * plan.epochs, self.steps.steps)
-        # Compiled without optimization: random numbers run once, and their code is slow to optimize.
-        init = jax.jit(network.init, compiler_options={"xla_backend_optimization_level": 0})
         with self.recorder.span("compile"), kept_by_every_process():
-            weights = init(jax.random.key(plan.seed))
+            weights = initialization(network)(jax.random.key(plan.seed))
             if self.initial is not None:
                 weights = started_from(weights, self.initial)
-            self.state = replicate(initial_state(network, weights, transformation, self.exchange), self.mesh)
+            self.state = replicate(initial_state(network, weights, self.optimizer, self.exchange), self.mesh)
         if not plan.epochs:
             return Result(_own(self.state.weights), [], 0.0, "maxIter is 0")
         if plan.checkpoints:
@@ -128,12 +128,12 @@ class _Run:
         with self.recorder.span("compile"), kept_by_every_process():
             batch = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh)
             clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
-            parts = (network, self.loss, transformation, self.exchange, self.mesh)
-            step = make_step(*parts, plan.seed, plan.dtype, self.steps.steps, clock)
-            self.advance = step.lower(self.state, *batch).compile()
+            program = Program.of(plan, self.steps.steps, self.mesh)
+            self.settings = Settings.of(self.optimizer, plan.step_size, plan.seed)
+            self.advance = program.step(self.state, self.settings, batch, clock)
             if self.scoring:
                 batch = abstract_rows(self.validation.shards[0], self.scoring.rows, self.mesh)
-                self.score = make_score(network, self.loss, self.mesh).lower(self.state.weights, *batch).compile()
+                self.score = program.score(self.state.weights, batch)
             if self.logs.active:
                 shard = self.share.shards[0]
                 self.logs.compile(_own(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
@@ -141,6 +141,7 @@ class _Run:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
         compile_seconds = time.perf_counter() - started
 
+        self._keep_good()
         self.began = time.perf_counter()
         with closing(self.logs):
             while self.at.epoch < plan.epochs and not self.at.stopped:
@@ -153,14 +154,14 @@ class _Run:
         meter = Meter(epoch, plan.epochs, self.rows, self.steps.steps, self.report, *before)
         late: deque[Any] = deque()
         order, asked = epoch if plan.shuffle else None, self.recorder.now()
-        with closing(_feed(plan, self.share, self.steps, self.mesh, order, self.at.step)) as feed:
-            for placed in feed:
+        with closing(feed([plan], self.share, self.steps, self.mesh, order, self.at.step)) as placed_batches:
+            for placed in placed_batches:
                 number = epoch * self.steps.steps + self.at.step
                 if self.sampled_every and is_sampled(number, self.sampled_every):
                     self.recorder.placed(epoch, number, asked)
                 last = self.at.step + 1 == self.steps.steps
                 weights_before = _own(self.state.weights) if last and self.logs.active else None
-                self.state, totals = self.advance(self.state, *placed)
+                self.state, totals = self.advance(self.state, self.settings, *placed)
                 self.at.step += 1
                 for done, loss in meter.add(totals):
                     self._note_divergence(epoch, done, loss)
@@ -194,6 +195,7 @@ class _Run:
             stopper, window = self.stopper, meter.sums - self.at.checked
             in_steps = stopper is not None and stopper.due(self.at.step)
             self.at.epoch, self.at.step, self.at.epoch_seconds = self.at.epoch + 1, 0, 0.0
+            self._keep_good()
             self.at.sums, self.at.checked = [0.0] * 4, [0.0] * 4
             if stopper and not self.at.stopped and (in_steps or stopper.due_after(self.at.epoch)):
                 value = getattr(record, stopper.plan.monitor)
@@ -203,7 +205,7 @@ class _Run:
                 self.at.stopped = f"the objective fell by less than tol {plan.tol:g} of itself in epoch {self.at.epoch}"
         else:
             self.at.sums, self.at.epoch_seconds = meter.sums.tolist(), seconds
-        kept, done = plan.checkpoints, self.at.stopped or self.at.epoch == plan.epochs
+        kept, done = None if self.diverged else plan.checkpoints, self.at.stopped or self.at.epoch == plan.epochs
         if kept and (done or (self.at.epoch if kept.unit == "epoch" else number) % kept.every == 0):
             self._save(improved)
 
@@ -244,8 +246,15 @@ class _Run:
         return improved
 
     def _note_divergence(self, epoch: int, step: int, loss: float) -> None:
-        if self.stopper and not self.at.stopped:
-            self.at.stopped = self.stopper.diverged(epoch, step, loss)
+        if not self.at.stopped:
+            bound = self.stopper.plan.max_loss if self.stopper else None
+            self.at.stopped = diverged(epoch, step, loss, math.inf if bound is None else bound)
+            self.diverged = not math.isfinite(loss)
+
+    def _keep_good(self) -> None:
+        weights = _own(self.state.weights)
+        if not self.diverged and all(np.isfinite(array).all() for array in jax.tree.leaves(weights)):
+            self.good = self.at.epoch, weights
 
     def _note_lateness(self, late: deque[Any]) -> None:
         """Stop all workers at the same step once one of them finds that time is up; votes are read two steps late."""
@@ -266,8 +275,8 @@ class _Run:
         rows = sum(self.validation.lengths)
         meter = Meter(self.at.epoch, self.plan.epochs, rows, self.scoring.steps, None)
         with self.recorder.span("validation", epoch=self.at.epoch, rows=rows):
-            with closing(_feed(self.plan, self.validation, self.scoring, self.mesh, None)) as feed:
-                for placed in feed:
+            with closing(feed([self.plan], self.validation, self.scoring, self.mesh, None)) as placed_batches:
+                for placed in placed_batches:
                     meter.add(self.score(self.state.weights, *placed))
             list(meter.flush())
         return *meter.means(), meter.seconds()
@@ -338,6 +347,10 @@ class _Run:
         weights = _own(self.state.weights)
         if stopper and stopper.plan.restore_best and self.best is not None:
             weights = self.best
+        elif self.diverged:
+            epochs, weights = self.good
+            which = f"those after epoch {epochs}" if epochs else "the initial ones"
+            self.notes.append(f"Training stopped: {self.at.stopped}. The model's weights are {which}.")
         return Result(
             weights,
             self.at.history,
@@ -357,23 +370,6 @@ class _Run:
         sent = round(sum(epoch.bytes for epoch in at.history) / done / self.mesh.size)
         rows = round(self.share.lengths[self.share.first] / steps)
         return self.recorder.finish(first, at.epoch * steps + at.step, rows, sent)
-
-
-def _feed(plan: Training, share: Share, steps: Plan, mesh: Mesh, epoch: int | None, first: int = 0) -> Generator[Any]:
-    """An epoch's batches on the devices, from step `first`; in the order of the rows if `epoch` is None."""
-    streams = []
-    for worker, shard in enumerate(share.shards, start=share.first):
-        order = np.arange(len(shard)) if epoch is None else epoch_order(len(shard), plan.seed, epoch, worker)
-        streams.append(batches(shard, steps, worker, order, first))
-
-    def placed() -> Iterator[Any]:
-        for parts in zip(*streams, strict=True):
-            rows = parts[0] if len(parts) == 1 else Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-            with jax.enable_x64(plan.dtype == "float64"):  # it holds for one thread, and this one is another
-                batch = place(rows, mesh)
-            yield batch
-
-    return prefetched(placed())
 
 
 def _is_best(history: list[Epoch]) -> bool:

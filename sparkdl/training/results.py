@@ -61,6 +61,8 @@ class Result:
         What went otherwise than expected, a sentence each.
     events : list of dict
         See `Recorder`; empty without `statistics`.
+    seconds : float
+        Wall time of the run, compiling included; of all those that took their steps together.
     """
 
     weights: Weights
@@ -72,3 +74,4 @@ class Result:
     resumed: list[int] | None = None
     notes: list[str] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0

@@ -17,6 +17,7 @@ from sparkdl.layers.base import Context
 from sparkdl.layers.factored import multiplied
 from sparkdl.losses import Loss
 from sparkdl.network import Network, updated
+from sparkdl.optimizers import Optimizer
 from sparkdl.training.batches import Rows, Shard
 from sparkdl.training.exchange import WORKERS, Exchange, Moment, Params, Sums
 from sparkdl.training.micro_batches import number_of_parts, summed_over_parts
@@ -55,43 +56,71 @@ class State(NamedTuple):
     step: Array
 
 
-def initial_state(
-    network: Network, weights: Any, transformation: optax.GradientTransformation, exchange: Exchange
-) -> State:
+class Settings(NamedTuple):
+    """What runs of one compiled program may differ in; equal on all workers.
+
+    Attributes
+    ----------
+    step_size, weight_decay : Array
+    key : Array (2,) of uint32
+        Of random layers.
+    """
+
+    step_size: Any
+    weight_decay: Any
+    key: Any
+
+    @classmethod
+    def of(cls, optimizer: Optimizer, step_size: float, seed: int) -> Settings:
+        """Those of a run."""
+        step_size, weight_decay = np.asarray((step_size, optimizer.weight_decay), jax.dtypes.canonicalize_dtype(float))
+        return cls(step_size, weight_decay, np.asarray(jax.random.key_data(jax.random.key(seed))))
+
+
+def initial_state(network: Network, weights: Any, optimizer: Optimizer, exchange: Exchange) -> State:
     """The state before the first step."""
     learned = network.learned(weights)
-    return State(weights, transformation.init(learned), exchange.init(learned), jnp.zeros((), jnp.int32))
+    state = optimizer.transformation(1.0, 1, 1).init(learned)
+    return State(weights, state, exchange.init(learned), jnp.zeros((), jnp.int32))
 
 
 def make_step(
     network: Network,
     loss: Loss,
-    transformation: optax.GradientTransformation,
+    optimizer: Optimizer,
     exchange: Exchange,
     mesh: Mesh,
-    seed: int,
     dtype: str | None = None,
     steps: int = 1,
+    total_steps: int = 1,
     clock: Clock | None = None,
+    several: bool = False,
+    own_rows: bool = False,
 ) -> Any:
-    """`step(state, features, labels, weights) -> (state, totals)`, compiled; `state` is given up to it.
+    """`step(state, settings, features, labels, weights) -> (state, totals)`, compiled; `state` is given up to it.
 
     The rows are those of all workers, split over the mesh axis "workers", and so is the state, which has a first axis
     of workers. `totals` are the sums over rows of weight * (loss + regularization), weight * metric, and weight, and
     the bytes that all workers sent. Layers compute in `dtype`, by default that of the weights; loss, sums over parts
-    and workers, and the update are in the weights' own. An epoch has `steps` steps. A clock (callable, k) is called
-    with moments of one in k steps (see `recorder.py`) and its number.
+    and workers, and the update are in the weights' own. An epoch has `steps` steps, the run `total_steps`. A clock
+    (callable, k) is called with moments of one in k steps (see `recorder.py`) and its number.
+
+    With `several`, the step is that of several runs: state (after its axis of workers), settings and totals have an
+    axis of runs, and so have, with `own_rows`, the rows after their first.
     """
     platform = mesh.devices.flat[0].platform
 
     def objective_penalty(learned: Any, weights: Any) -> Any:
         return jnp.asarray(network.penalty(updated(weights, learned)), _float_type(weights))
 
-    def step(stacked: State, features: Array, labels: Array, row_weights: Array) -> tuple[State, Array]:
-        state = _own(stacked)
+    def step_of_run(
+        state: State, settings: Settings, features: Array, labels: Array, row_weights: Array
+    ) -> tuple[State, Array]:
         wide = _float_type(state.weights)
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), state.step), jax.lax.axis_index(WORKERS))
+        key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), state.step)
+        key = jax.random.fold_in(key, jax.lax.axis_index(WORKERS))
+        transformation = optimizer.transformation(settings.step_size, total_steps, steps, settings.weight_decay)
 
         def sums(part: Array, features: Array, labels: Array, row_weights: Array) -> tuple[Sums, Any]:
             x = features.astype(dtype or wide)
@@ -127,24 +156,33 @@ def make_step(
         new = State(weights, agreed.params.optimizer, agreed.state, state.step + 1)
         sent = jnp.full(1, agreed.sent * jax.lax.axis_size(WORKERS)).astype(agreed.totals.dtype)
         totals = _stamped(jnp.concatenate([agreed.totals, sent]), EXCHANGED, state.step, agreed.totals, clock)
-        return _stacked(new), _stamped(totals, ENDED, state.step, (weights, totals), clock)
+        return new, _stamped(totals, ENDED, state.step, (weights, totals), clock)
+
+    def step(stacked: State, settings: Settings, *rows: Array) -> tuple[State, Array]:
+        advance = jax.vmap(step_of_run, in_axes=(0, 0, *[1 if own_rows else None] * 3)) if several else step_of_run
+        new, totals = advance(_own(stacked), settings, *rows)
+        return _stacked(new), totals
 
     split = P(WORKERS)
+    specs = (split, P(), split, split, split)
     # check_vma would make jax.vjp of a layer sum its gradient over workers; ours are this worker's, and summed once.
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=(split,) * 4, out_specs=(split, P()), check_vma=False)
+    mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=(split, P()), check_vma=False)
     return jax.jit(mapped, donate_argnums=0, compiler_options=OPTIONS.get(platform))
 
 
-def make_score(network: Network, loss: Loss, mesh: Mesh) -> Any:
+def make_score(network: Network, loss: Loss, mesh: Mesh, several: bool = False) -> Any:
     """`score(weights, features, labels, row_weights) -> totals`: the first three of `make_step`, as at inference."""
 
-    def score(stacked: Any, features: Array, labels: Array, row_weights: Array) -> Array:
-        weights = _own(stacked)
+    def score_of_run(weights: Any, features: Array, labels: Array, row_weights: Array) -> Array:
         x = features.astype(_float_type(weights))
         outputs = network.forward(weights, x)
         totals = _totals(loss, outputs, _as_labels(labels, outputs), row_weights.astype(x.dtype))
         totals = jax.lax.psum(totals, WORKERS)
         return totals.at[0].add(network.penalty(weights) * totals[2])
+
+    def score(stacked: Any, *rows: Array) -> Array:
+        of_runs = jax.vmap(score_of_run, in_axes=(0, None, None, None)) if several else score_of_run
+        return of_runs(_own(stacked), *rows)
 
     split = P(WORKERS)
     mapped = jax.shard_map(score, mesh=mesh, in_specs=(split,) * 4, out_specs=P(), check_vma=False)

@@ -128,14 +128,6 @@ class Stopper:
             return f"{plan.monitor} has not improved by more than {plan.min_delta:g} in {bad} checks; it {which}"
         return None
 
-    def diverged(self, epoch: int, step: int, loss: float) -> str | None:
-        """Why to stop after a step with this mean loss."""
-        bound = math.inf if self.plan.max_loss is None else self.plan.max_loss
-        if math.isfinite(loss) and loss <= bound:
-            return None
-        limit = f", above {bound:g}" if math.isfinite(loss) else ""
-        return f"the loss was {loss:g}{limit} at step {step} of epoch {epoch + 1}; try a smaller stepSize or clip_norm"
-
     def late(self, seconds: float) -> bool:
         """Whether so many seconds of training are too many."""
         return self.plan.max_seconds is not None and seconds > self.plan.max_seconds
@@ -152,6 +144,14 @@ class Stopper:
     def restore(self, kept: dict[str, Any]) -> None:
         """Go on from what `to_json` gave."""
         self.checks, self._best = kept["checks"], kept["best"]
+
+
+def diverged(epoch: int, step: int, loss: float, bound: float = math.inf) -> str | None:
+    """Why to stop after a step with this mean loss, if there is a reason; `epoch` counts from 0, `step` from 1."""
+    if math.isfinite(loss) and loss <= bound:
+        return None
+    limit = f", above {bound:g}" if math.isfinite(loss) else ""
+    return f"the loss was {loss:g}{limit} at step {step} of epoch {epoch + 1}; try a smaller stepSize or clip_norm"
 
 
 def _moment(epoch: int, step: int, value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,24 @@ def test_a_loss_that_is_too_large_or_no_number_stops_within_steps(devices: int) 
     assert high.history[0].steps < 6
     lost = fit(EarlyStopping(), step_size=1e38, loss="squared_hinge")
     assert lost.stop_reason.startswith(tuple(f"the loss was {loss} at step 2 of epoch 1" for loss in ("inf", "nan")))
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_a_run_that_diverges_ends_with_the_last_weights_that_were_any_good(devices: int) -> None:
+    rows = (X, np.eye(2)[ROWS[1]])
+    options: dict[str, Any] = {"loss": "squared_error", "batch_size": 10, "step_size": 2.0, "devices": devices}
+    result = training.fit(NETWORK, rows, epochs=50, **options)
+    found = re.match(r"the loss was (inf|nan) at step \d of epoch (\d+); try a smaller stepSize", result.stop_reason)
+    assert found
+    epochs = int(found[2]) - 1
+    assert 1 < epochs + 1 == len(result.history) < 50
+    assert result.notes == [
+        f"Training stopped: {result.stop_reason}. The model's weights are those after epoch {epochs}."
+    ]
+    before = training.fit(NETWORK, rows, epochs=epochs, **options)
+    for (name, array), (_, other) in zip(named_arrays(result.weights), named_arrays(before.weights), strict=True):
+        assert np.isfinite(array).all()
+        np.testing.assert_array_equal(array, other, err_msg=name)
 
 
 def test_time_runs_out_within_an_epoch() -> None:
