@@ -91,7 +91,7 @@ class Child:
         Returns
         -------
         dict
-            The event "done": history, compile_seconds, training_seconds.
+            The event "done", whose "runs" hold history, compile_seconds, training_seconds, ... of each.
 
         Raises
         ------

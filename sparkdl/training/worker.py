@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TextIO
 HEARTBEAT_SECONDS = 2.0
 FACTS = ("stop_reason", "best", "checks", "resumed", "notes")  # fields of a Result that "done" tells
 TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.npz"
-INITIAL = "initial.npz"
+INITIAL = "initial-{}.npz"  # by number of the run
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Job:
 
     Attributes
     ----------
-    training : dict
-        A `Training` as JSON.
+    trainings : list of dict
+        A `Training` as JSON for every run on these rows; all compute in the same dtype.
     directory : str
-        Where the worker finds its shards, `training.arrow` and `validation.arrow`, and leaves `weights.npz`;
-        perhaps `initial.npz`, weights to start from.
+        Where the worker finds its shards, `training.arrow` and `validation.arrow`, and leaves `weights.npz`, whose
+        names start with the number of the run; perhaps `initial-N.npz`, weights that run N starts from.
     rank : int
     rows, validation_rows : list of int
         Rows of every worker, in the order of ranks.
@@ -44,7 +44,7 @@ class Job:
         How long to wait for the others at the start.
     """
 
-    training: dict[str, Any]
+    trainings: list[dict[str, Any]]
     directory: str
     rank: int
     rows: list[int]
@@ -71,22 +71,23 @@ class Events:
 
 
 def run(job: Job, events: Events) -> None:
-    """Train as `job` says and send "done" with history and timings."""
+    """Train as `job` says and send "done" with what every run came to."""
     import jax
     import numpy as np
     from jax.sharding import Mesh
 
     from sparkdl.network import named_arrays
     from sparkdl.training.batches import open_shard
+    from sparkdl.training.classes import CLASSES, install
     from sparkdl.training.collectives import meet
     from sparkdl.training.exchange import WORKERS
-    from sparkdl.training.loop import Share, train
     from sparkdl.training.options import Training
+    from sparkdl.training.resumption import Share
     from sparkdl.training.sockets import widen_send_buffers
+    from sparkdl.training.together import train_all
 
     world = len(job.rows)
-    plan = Training.from_json(job.training)
-    jax.config.update("jax_enable_x64", plan.dtype == "float64")
+    jax.config.update("jax_enable_x64", job.trainings[0].get("dtype") == "float64")
     joining = time.perf_counter()
     if world > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -104,29 +105,37 @@ def run(job: Job, events: Events) -> None:
     if world > 1 and mesh.devices.flat[0].platform == "cpu":
         meet(mesh)  # gloo opens its connections
         widen_send_buffers()
+    directory = Path(job.directory)
+    if (directory / CLASSES).exists():  # read now, as constants of theirs may be JAX's, of which joining is to be first
+        install((directory / CLASSES).read_bytes())
+    plans = [Training.from_json(training) for training in job.trainings]
     events.send("joined", seconds=time.perf_counter() - joining, device=devices[job.rank].device_kind)
 
-    directory = Path(job.directory)
     shares = [
         Share([open_shard(directory / name)], tuple(rows), job.rank)
         for name, rows in ((TRAINING, job.rows), (VALIDATION, job.validation_rows))
     ]
     report = (lambda message: events.send("progress", **message)) if job.rank == 0 else None
-    started = time.perf_counter()
-    result = train(plan, shares[0], shares[1], mesh, report, _initial(directory / INITIAL))
-    seconds = time.perf_counter() - started
+    initial = [_initial(directory / INITIAL.format(number)) for number in range(len(plans))]
+    results = train_all(plans, shares[0], shares[1], mesh, report, initial)
     if job.rank == 0:
-        np.savez(directory / WEIGHTS, **dict(named_arrays(result.weights)))
+        named = (
+            (number, name, array) for number, run in enumerate(results) for name, array in named_arrays(run.weights)
+        )
+        np.savez(directory / WEIGHTS, **{f"{number}/{name}": array for number, name, array in named})
     if world > 1:
         jax.distributed.shutdown()
-    events.send(
-        "done",
-        history=[epoch._asdict() for epoch in result.history],
-        compile_seconds=result.compile_seconds,
-        training_seconds=seconds - result.compile_seconds,
-        events=result.events,
-        **{name: getattr(result, name) for name in FACTS},
-    )
+    told = [
+        {
+            "history": [epoch._asdict() for epoch in result.history],
+            "compile_seconds": result.compile_seconds,
+            "training_seconds": result.seconds - result.compile_seconds,
+            "events": result.events,
+        }
+        | {name: getattr(result, name) for name in FACTS}
+        for result in results
+    ]
+    events.send("done", runs=told)
 
 
 def _initial(path: Path) -> dict[str, Any] | None:
@@ -153,7 +162,7 @@ def main() -> None:
     os.dup2(2, 1)
     threading.Thread(target=_beat, args=(events,), daemon=True).start()
     try:
-        import sparkdl.training.loop  # noqa: F401  # the slow imports, while the parent still reads rows
+        import sparkdl.training.together  # noqa: F401  # the slow imports, while the parent still reads rows
 
         events.send("ready", at=time.time())
         line = sys.stdin.readline()

@@ -61,7 +61,7 @@ def jobs(directory: Path, plan: Training, rows: tuple[int, ...], held_out: tuple
             own.mkdir()
             for name, count in zip((TRAINING, VALIDATION), counts, strict=True):
                 write_shard(own / name, count)
-            made.append(Job(plan.to_json(), str(own), rank, list(rows), list(held_out), address, 60.0))
+            made.append(Job([plan.to_json()], str(own), rank, list(rows), list(held_out), address, 60.0))
         yield made
 
 
@@ -106,10 +106,13 @@ def test_two_processes_train_as_one_with_two_devices(rows: tuple[int, ...], tmp_
     ]
     expected = train(SHORT, *shares, mesh)
     with np.load(tmp_path / "0" / WEIGHTS) as weights:
-        assert set(weights) == {name for name, _ in named_arrays(expected.weights)}
+        assert set(weights) == {f"0/{name}" for name, _ in named_arrays(expected.weights)}
         for name, array in named_arrays(expected.weights):
-            np.testing.assert_allclose(weights[name], array, rtol=0, atol=1e-12 * np.abs(array).max(), err_msg=name)
+            np.testing.assert_allclose(
+                weights[f"0/{name}"], array, rtol=0, atol=1e-12 * np.abs(array).max(), err_msg=name
+            )
     assert not (tmp_path / "1" / WEIGHTS).exists()
+    first, second = first["runs"][0], second["runs"][0]
     for epoch in first["history"] + second["history"]:
         assert epoch.pop("seconds") > 0 and epoch.pop("validation_seconds") > 0
     histories = [done["history"] for done in (first, second)]
@@ -129,7 +132,7 @@ def test_two_processes_train_as_one_with_two_devices(rows: tuple[int, ...], tmp_
 def test_a_failure_is_told_in_the_words_of_the_worker(flaw: str, kind: str, message: str, tmp_path: Path) -> None:
     with jobs(tmp_path, SHORT, (8,), (0,)) as (job,):
         if flaw == "layer":
-            job.training["network"]["layers"][1]["type"] = "Hologram"
+            job.trainings[0]["network"]["layers"][1]["type"] = "Hologram"
         else:
             Path(job.directory, TRAINING).unlink()
         started = time.monotonic()
