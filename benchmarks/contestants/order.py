@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkdl.spark import columns
+from sparkdl.spark.layout import Layout
+from sparkdl.spark.preparation import Intake, prepared
 from sparkdl.training.batches import Plan, epoch_order
 
 Array = np.ndarray[Any, Any]
@@ -17,22 +19,28 @@ Array = np.ndarray[Any, Any]
 def shares(dataset: DataFrame, features: str, label: str, workers: int, dtype: str = "float32") -> list[Array]:
     """For every worker the ids of its rows, in the order of its shard.
 
-    A row's hash decides both (see `sparkdl.spark.cluster.fit`); rows that are equal may change places.
+    A row's hash decides both (see `sparkdl.spark.preparation`); rows that are equal may change places.
 
     Parameters
     ----------
     dataset : DataFrame
-        With a column `id` of integers besides those that a fit reads.
+        With a column `id` of integers besides those that a fit reads. Its rows come to the driver.
     features, label : str
-        The columns that the fit reads.
+        The columns that the fit reads: arrays or bytes, and numbers.
     workers : int
     dtype : str
         The fit's `computeDtype`.
     """
-    read = (columns.features(dataset, features, dtype), columns.labels(dataset, label))
-    keyed = dataset.select("id", F.xxhash64(*read).alias("key")).repartition(workers, "key")
-    table = keyed.withColumn("worker", F.spark_partition_id()).toArrow()
-    ids, keys, owners = (table[name].to_numpy() for name in ("id", "key", "worker"))
+    table = dataset.select("id", features, label).toArrow().rename_columns(["id", "features0", "label"])
+    width = len(table["features0"][0].as_py())
+    kind = "uint8" if pa.types.is_binary(table["features0"].type) else dtype
+    layout = Layout((features,), (width,), dtype, binary="raw")
+    intake = Intake(layout, kind, label, label_list=False, outputs=1)
+    keys = np.concatenate([batch["key"].to_numpy() for batch in prepared(iter(table.to_batches()), intake)])
+    rows = pa.table({"id": table["id"].to_numpy(), "key": keys})
+    placed = dataset.sparkSession.createDataFrame(rows).repartition(workers, "key")
+    found = placed.withColumn("worker", F.spark_partition_id()).toArrow()
+    ids, keys, owners = (found[name].to_numpy() for name in ("id", "key", "worker"))
     return [ids[owners == worker][np.argsort(keys[owners == worker], kind="stable")] for worker in range(workers)]
 
 

@@ -1,168 +1,222 @@
-"""From the columns a user has to the arrays a worker trains on: Catalyst on the driver, then Arrow to NumPy.
-
-On the driver every supported type becomes one of three Arrow types (a number, a list of numbers, raw bytes); on the
-worker one decoder a type makes arrays of them and checks what only the rows can tell.
-"""
+"""The columns that a user has: which types are taken, and as what Catalyst hands them to the workers, to be decoded."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, BooleanType, DataType, NumericType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    NumericType,
+    StructType,
+)
 
-Normalise = Callable[[Column, str], Column]
-Array = np.ndarray[Any, Any]
+from sparkdl.spark.images import require_pillow
+from sparkdl.spark.layout import Layout
+from sparkdl.spark.remote import setting
+from sparkdl.training.step import kept_dtype
+
+if TYPE_CHECKING:
+    from sparkdl.spark.params import DeepParams
 
 
-def _is_numeric_array(kind: DataType) -> bool:
-    return isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType)
+class ColumnType(NamedTuple):
+    """A type of column.
+
+    Attributes
+    ----------
+    accepts : callable
+        Whether a Spark type is of this one.
+    sent : callable
+        The column, of such a type, as an Arrow UDF can be given it.
+    """
+
+    accepts: Callable[[DataType], bool]
+    sent: Callable[[Column, DataType], Column]
 
 
-# Features: one entry a column type. The second part normalises the column, given the float type to compute in.
-FEATURES: dict[str, tuple[Callable[[DataType], bool], Normalise]] = {
-    "array<numeric>": (_is_numeric_array, lambda column, dtype: column.cast(f"array<{_sql(dtype)}>")),
-    "Vector": (lambda kind: isinstance(kind, VectorUDT), lambda column, dtype: vector_to_array(column, dtype)),
-    "binary (one uint8 a value)": (lambda kind: isinstance(kind, BinaryType), lambda column, dtype: column),
+class Inputs(NamedTuple):
+    """Features to be read.
+
+    Attributes
+    ----------
+    columns : dict of Column
+        features0, features1, ...
+    layout : Layout
+    dtype : str
+        Of the decoded features: uint8, float32 or float64.
+    """
+
+    columns: dict[str, Column]
+    layout: Layout
+    dtype: str
+
+
+def _is_number(kind: DataType) -> bool:
+    return isinstance(kind, (NumericType, BooleanType))
+
+
+def _depth(kind: DataType) -> int:
+    """How deep arrays of numbers are nested; 0 for other types."""
+    if not isinstance(kind, ArrayType):
+        return 0
+    return 1 if _is_number(kind.elementType) else (depth + 1 if (depth := _depth(kind.elementType)) else 0)
+
+
+def _is_image(kind: DataType) -> bool:
+    fields = {"height", "width", "nChannels", "mode", "data"}
+    return isinstance(kind, StructType) and fields <= set(kind.names) and isinstance(kind["data"].dataType, BinaryType)
+
+
+def _without_decimals(kind: DataType) -> DataType:
+    if isinstance(kind, ArrayType):
+        return ArrayType(_without_decimals(kind.elementType), kind.containsNull)
+    return DoubleType() if isinstance(kind, DecimalType) else kind
+
+
+def _as_it_is(column: Column, kind: DataType) -> Column:
+    return column
+
+
+def _cast(column: Column, kind: DataType) -> Column:
+    """Decimals as double, which Arrow rounds otherwise than Spark."""
+    plain = _without_decimals(kind)
+    return column if plain == kind else column.cast(plain)
+
+
+# One entry a column type. What Arrow makes of it has its decoder in `decoding.py` or `images.py`.
+NUMBER = {"numeric": ColumnType(_is_number, _cast)}
+LISTS = {
+    "array<numeric>": ColumnType(lambda kind: _depth(kind) == 1, _cast),
+    "Vector": ColumnType(lambda kind: isinstance(kind, VectorUDT), lambda column, kind: F.unwrap_udt(column)),
+}
+LABELS = NUMBER | LISTS  # also of featuresCols
+FEATURES = LABELS | {
+    "nested arrays": ColumnType(lambda kind: _depth(kind) > 1, _cast),
+    "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
+    "image": ColumnType(_is_image, _as_it_is),
 }
 
-# Labels and sample weights are small: always double.
-LABELS: dict[str, tuple[Callable[[DataType], bool], Normalise]] = {
-    "numeric": (
-        lambda kind: isinstance(kind, (NumericType, BooleanType)),
-        lambda column, dtype: column.cast("double"),
-    ),
-    "array<numeric>": (_is_numeric_array, lambda column, dtype: column.cast("array<double>")),
-    "Vector": (lambda kind: isinstance(kind, VectorUDT), lambda column, dtype: vector_to_array(column, dtype)),
-}
 
-
-def features(dataset: DataFrame, name: str, dtype: str) -> Column:
-    """The features column as list<float>, list<double> or binary; ValueError if its type is none of `FEATURES`."""
-    return _normalised(dataset, name, "featuresCol", FEATURES, dtype)
-
-
-def labels(dataset: DataFrame, name: str) -> Column:
-    """The label column as double or list<double>; ValueError if its type is none of `LABELS`."""
-    return _normalised(dataset, name, "labelCol", LABELS, "float64")
-
-
-def numbers(dataset: DataFrame, name: str, param: str) -> Column:
-    """A column of sample weights as double."""
-    return _normalised(dataset, name, param, {"numeric": LABELS["numeric"]}, "float64")
-
-
-def flags(dataset: DataFrame, name: str, param: str) -> Column:
-    """A boolean column."""
-    kinds = {"boolean": (lambda kind: isinstance(kind, BooleanType), lambda column, dtype: column)}
-    return _normalised(dataset, name, param, kinds, "float64")
-
-
-def _normalised(
-    dataset: DataFrame,
-    name: str,
-    param: str,
-    kinds: dict[str, tuple[Callable[[DataType], bool], Normalise]],
-    dtype: str,
-) -> Column:
-    if name not in dataset.columns:
-        raise ValueError(
-            f"{param} names column {name!r}, which is not there; the columns are {', '.join(dataset.columns)}."
-        )
-    found = dataset.schema[name].dataType
-    for accepts, normalise in kinds.values():
-        if accepts(found):
-            return normalise(F.col(f"`{name}`"), dtype)
-    raise ValueError(f"{param} {name!r} must be {' or '.join(kinds)}, received {found.simpleString()}; cast it.")
-
-
-def _sql(dtype: str) -> str:
-    return {"float32": "float", "float64": "double"}[dtype]
-
-
-# On the worker.
-
-
-def decode_features(column: pa.Array, name: str, shape: tuple[int, ...]) -> Array:
-    """(n, *shape) of uint8, float32 or float64 from a normalised features column.
+def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
+    """The features that a stage reads, of one column or several.
 
     Raises
     ------
     ValueError
-        A row is null, has another width than the network takes, or holds a null, NaN or infinity.
+        A column is missing or of another type, its arrays are nested deeper than the network's rows, it holds images
+        but the network takes none, or featuresCol and featuresCols are both set.
+    ImportError
+        Pillow is needed and missing.
     """
-    _refuse_nulls(column, name)
-    width = math.prod(shape)
-    binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
-    lengths = (pc.binary_length if binary else pc.list_value_length)(column).to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(lengths != width)
-    if len(wrong):
+    layout = layout_of(stage)
+    kinds = LABELS if layout.param == "featuresCols" else FEATURES
+    chosen = {f"features{at}": _sent(dataset, name, layout.param, kinds) for at, name in enumerate(layout.names)}
+    found = dataset.schema[layout.names[0]].dataType
+    _check_shape(found, layout)
+    pixels = isinstance(found, BinaryType) or _is_image(found)
+    return Inputs(chosen, layout, "uint8" if pixels else layout.dtype)
+
+
+def layout_of(stage: DeepParams) -> Layout:
+    """What the features that a stage reads are to become; ValueError if featuresCol and featuresCols are both set."""
+    several = stage.getFeaturesCols()
+    if several and stage.isSet(stage.featuresCol):
         raise ValueError(
-            f"featuresCol {name!r} must hold {width} values a row to fill the network's input_shape {shape}, "
-            f"received a row of {lengths[wrong[0]]}."
+            f"featuresCol is {stage.getFeaturesCol()!r} but featuresCols is set, too; clear one of the two."
         )
-    values = _bytes(column) if binary else _list_values(column, name)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ValueError(f"featuresCol {name!r} holds NaN or infinity; remove or replace such rows.")
-    return values.reshape(len(column), *shape)
+    shape = stage.getNetwork().input_shape
+    assert shape is not None
+    return Layout(
+        names=tuple(several) or (stage.getFeaturesCol(),),
+        shape=shape,
+        dtype=kept_dtype(stage.getComputeDtype()),
+        param="featuresCols" if several else "featuresCol",
+        binary=stage.getBinaryFormat(),
+        resize=stage.getImageResize(),
+    )
 
 
-def decode_labels(column: pa.Array, name: str) -> Array:
-    """(n,) or (n, outputs) of float64; ValueError for null, NaN, infinity or rows of different lengths."""
-    _refuse_nulls(column, name)
-    if pa.types.is_floating(column.type):
-        values = column.to_numpy(zero_copy_only=False)
-    else:
-        lengths = set(pc.list_value_length(column).unique().to_pylist())
-        if len(lengths) > 1:
-            raise ValueError(f"labelCol {name!r} must hold rows of one length, received {sorted(lengths)}.")
-        values = _list_values(column, name).reshape(len(column), max(lengths, default=0))
-    if not np.isfinite(values).all():
-        raise ValueError(f"labelCol {name!r} holds NaN or infinity; remove or replace such rows.")
-    return values
+def labels(dataset: DataFrame, name: str) -> tuple[Column, bool]:
+    """The label column, and whether it holds several labels a row; ValueError if its type is none of `LABELS`."""
+    column = _sent(dataset, name, "labelCol", LABELS)
+    return column, not _is_number(dataset.schema[name].dataType)
 
 
-def decode_weights(column: pa.Array, name: str) -> Array:
-    """(n,) of float64; ValueError for null, NaN, infinite or negative weights."""
-    _refuse_nulls(column, name)
-    values = column.to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-    if len(wrong):
-        raise ValueError(f"weightCol {name!r} must be finite and at least 0, received {values[wrong[0]]}.")
-    return values
+def numbers(dataset: DataFrame, name: str, param: str) -> Column:
+    """A column of numbers or booleans: row weights, validation rows."""
+    return _sent(dataset, name, param, NUMBER)
 
 
-def decode_flags(column: pa.Array, name: str) -> Array:
-    """(n,) of bool; ValueError for null."""
-    _refuse_nulls(column, name)
-    return column.to_numpy(zero_copy_only=False)
+def check_rows(dataset: DataFrame, action: str) -> None:
+    """Raise for what is no DataFrame of Spark (TypeError), or one without an end (ValueError)."""
+    if not hasattr(dataset, "sparkSession"):
+        kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+        raise TypeError(f"{action} takes a DataFrame of Spark, received a {kind}; make one by spark.createDataFrame.")
+    if dataset.isStreaming:
+        raise ValueError(
+            f"{action} takes a DataFrame whose rows come to an end, received a stream; store its rows and read those, "
+            "or take them batch by batch in foreachBatch."
+        )
 
 
-def _refuse_nulls(column: pa.Array, name: str) -> None:
-    if column.null_count:
-        raise ValueError(f"Column {name!r} holds {column.null_count} null rows or more; drop or fill them.")
+def check_outputs(dataset: DataFrame, added: list[str]) -> None:
+    """ValueError if one of the columns to be added is there already, or is to be added twice, as Spark reads names."""
+    for at, name in enumerate(added):
+        if found := _called(dataset, name):
+            taken = "" if found[0] == name else f" as {found[0]!r}"
+            raise ValueError(f"Output column {name!r} exists already{taken}; drop it or name another.")
+        if name.lower() in (other.lower() for other in added[:at]):
+            raise ValueError(f"Output column {name!r} is asked for twice; give each output a name of its own.")
 
 
-def _list_values(column: pa.Array, name: str) -> Array:
-    values = column.flatten()
-    if values.null_count:
-        raise ValueError(f"Column {name!r} holds rows with null values inside; drop or fill them.")
-    return values.to_numpy(zero_copy_only=False)
+def _called(dataset: DataFrame, name: str) -> list[str]:
+    """The columns that Spark takes a name for: it ignores case unless told otherwise."""
+    found = [column for column in dataset.columns if column.lower() == name.lower()]
+    if found not in ([], [name]) and setting(dataset.sparkSession, "spark.sql.caseSensitive", "false") == "true":
+        found = [column for column in found if column == name]
+    return found
 
 
-def _bytes(column: pa.Array) -> Array:
-    """The bytes of a binary column without nulls, without a copy."""
-    _, offsets, data = column.buffers()
-    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
-    bounds = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1]
-    if data is None or not len(column):
-        return np.zeros(0, np.uint8)
-    return np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+def _check_shape(kind: DataType, layout: Layout) -> None:
+    subject = f"{layout.param} {layout.names[0]!r}"
+    if _depth(kind) > len(layout.shape):
+        raise ValueError(
+            f"{subject} must hold arrays nested at most {len(layout.shape)} deep {layout.purpose}, "
+            f"received {kind.simpleString()}; flatten it."
+        )
+    images = _is_image(kind) or (isinstance(kind, BinaryType) and layout.binary == "image")
+    if images and layout.pixels is None:
+        raise ValueError(
+            f"{subject} holds images, for which input_shape must be (height, width) or (height, width, channels) with "
+            f"1, 3 or 4 channels, received {layout.shape}; begin the network with such rows and Flatten()."
+        )
+    if isinstance(kind, BinaryType) and layout.binary == "image":
+        require_pillow(f"{subject} with binaryFormat='image'")
+    if (images or isinstance(kind, BinaryType)) and layout.resize != "error":
+        require_pillow(f"{subject} with imageResize={layout.resize!r}")
+
+
+def _sent(dataset: DataFrame, name: str, param: str, kinds: dict[str, ColumnType]) -> Column:
+    if name not in dataset.columns:
+        raise ValueError(
+            f"{param} names column {name!r}, which is not there; the columns are {', '.join(dataset.columns)}."
+        )
+    if len(same := _called(dataset, name)) > 1:
+        raise ValueError(
+            f"{param} names column {name!r}, for which Spark finds {' and '.join(map(repr, same))}; rename or drop one."
+        )
+    found = dataset.schema[name].dataType
+    for kind in kinds.values():
+        if kind.accepts(found):
+            escaped = name.replace("`", "``")
+            return kind.sent(F.col(f"`{escaped}`"), found)
+    raise ValueError(f"{param} {name!r} must be {' or '.join(kinds)}, received {found.simpleString()}; cast it.")

@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkdl.losses import Loss
-from sparkdl.spark import columns
+from sparkdl.spark.images import contiguous
+from sparkdl.spark.preparation import merged_notes
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.batches import Rows, ShardWriter
+from sparkdl.training.classes import install
 from sparkdl.training.options import Training
 from sparkdl.training.recorder import Recorder
 from sparkdl.training.worker import TRAINING, VALIDATION
 
 
+class Taken(NamedTuple):
+    """What came of a task's rows.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        Rows to train on and to validate on.
+    wrong : list of str
+        Type and message of what is wrong; [] if nothing is.
+    skipped : dict of int
+        By what is wrong with them, rows that were left out; one worker knows of all.
+    classes : tuple of int or None
+        The least and the largest class to train on; None without any.
+    """
+
+    rows: tuple[int, int]
+    wrong: list[str]
+    skipped: dict[str, int]
+    classes: tuple[int, int] | None = None
+
+
 def read_rows(
     batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path, worker: str, recorder: Recorder
-) -> tuple[tuple[int, int], list[str]]:
-    """Write the task's rows to the two shards; how many there are in each, and type and message of what is wrong."""
-    started, rows, size = recorder.now(), (0, 0), 0
+) -> Taken:
+    """Write the task's rows, which are as `preparation.py` makes them, to the two shards."""
+    started, size = recorder.now(), 0
     took = 0.0  # Spark, to give rows
 
     def timed() -> Iterator[pa.RecordBatch]:
@@ -36,38 +62,50 @@ def read_rows(
             size += batch.nbytes
             yield batch
 
+    taken = Taken((0, 0), [], {})
     try:
-        rows, wrong = _written(timed(), plan, directory), []
+        taken = _written(timed(), plan, directory)
     except ValueError as error:
-        wrong = ["ValueError", str(error)]
+        taken = taken._replace(wrong=["ValueError", str(error)])
     except OSError as error:
-        wrong = ["OSError", f"{worker} cannot write its rows to {directory.parent}: {error}; free or add disk there."]
-    recorder.add("read", started, took, rows=sum(rows), bytes=size)
-    recorder.add("write", started + took, recorder.now() - started - took, rows=sum(rows), bytes=size)
-    return rows, wrong
+        sentence = f"{worker} cannot write its rows to {directory.parent}: {error}; free or add disk there."
+        taken = taken._replace(wrong=["OSError", sentence])
+    rows = sum(taken.rows)
+    recorder.add("read", started, took, rows=rows, bytes=size)
+    recorder.add("write", started + took, recorder.now() - started - took, rows=rows, bytes=size)
+    return taken
 
 
-def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> tuple[int, int]:
-    training = Training.from_json(plan.training)
-    loss, shape, outputs = Loss.of(training.loss), training.network.input_shape, training.network.output_shape()
-    assert shape is not None
-    names = plan.names
-    no_labels = np.zeros((0, *outputs) if plan.label_list else 0)
-    empty = Rows(np.zeros((0, *shape), plan.features_dtype), loss.encode(no_labels, outputs), np.zeros(0))
+def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> Taken:
+    install(plan.classes)
+    training, intake = Training.from_json(plan.trainings[0]), plan.intake
+    loss, shape, outputs = Loss.of(training.loss), intake.layout.shape, training.network.output_shape()
+    labels = (intake.outputs,) if intake.label_list else ()
+    empty = Rows(
+        np.zeros((0, *shape), intake.features_dtype), loss.encode(np.zeros((0, *labels)), outputs), np.zeros(0)
+    )
     writers = [ShardWriter(directory / name, empty) for name in (TRAINING, VALIDATION)]
+    notes: list[str] = []
+    bounds: list[int] = []
     for batch in batches:
-        rows = Rows(
-            columns.decode_features(batch["features"], names["features"], shape),
-            loss.encode(columns.decode_labels(batch["label"], names["label"]), outputs),
-            columns.decode_weights(batch["weight"], names["weight"]) if "weight" in names else np.ones(len(batch)),
+        noted = batch.column("note").drop_null()
+        if len(noted):
+            notes += noted.to_pylist()
+            batch = batch.filter(pc.is_null(batch.column("note")))
+        features, label = (
+            contiguous(batch.column(name)).view(dtype).reshape(batch.num_rows, *row)
+            for name, dtype, row in (("features", intake.features_dtype, shape), ("label", np.float64, labels))
         )
-        held_out = np.zeros(len(batch), bool)
-        if "validation" in names:
-            held_out = columns.decode_flags(batch["validation"], names["validation"])
-        keys = batch["key"].to_numpy()
+        rows = Rows(features, loss.encode(label, outputs), batch.column("weight").to_numpy())
+        held_out = batch.column("validation").to_numpy(zero_copy_only=False)
+        if loss.takes_classes and not labels and not held_out.all():
+            seen = label[~held_out]
+            bounds += [math.floor(seen.min()), math.ceil(seen.max())]  # a fraction is between two classes
+        keys = batch.column("key").to_numpy()
         for writer, chosen in zip(writers, (~held_out, held_out), strict=True):
             whole = chosen.all()
             writer.append(rows if whole else Rows(*(part[chosen] for part in rows)), keys if whole else keys[chosen])
     for writer in writers:
         writer.close()
-    return writers[0].rows, writers[1].rows
+    classes = (min(bounds), max(bounds)) if bounds else None
+    return Taken((writers[0].rows, writers[1].rows), [], merged_notes(notes, intake.layout), classes)

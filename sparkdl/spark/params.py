@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Self, TypedDict
 
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import (
-    HasFeaturesCol,
     HasLabelCol,
     HasMaxIter,
     HasPredictionCol,
@@ -24,6 +23,7 @@ from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
 from sparkdl.spark.activations import HasActivationCols
 from sparkdl.spark.converters import one_of, spec_text
+from sparkdl.spark.input_params import HasInputs
 from sparkdl.spark.run_params import HasRun
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.step import DTYPES
@@ -38,6 +38,10 @@ class DeepArguments(TypedDict, total=False):
     optimizer: Optimizer | str
     exchange: Exchange | str
     featuresCol: str
+    featuresCols: Sequence[str]
+    binaryFormat: str
+    imageResize: str
+    handleInvalid: str
     labelCol: str
     predictionCol: str
     weightCol: str
@@ -114,7 +118,7 @@ class DeepParams(
     HasBatches,
     HasActivationCols,
     HasLabelCol,
-    HasFeaturesCol,
+    HasInputs,
     HasPredictionCol,
     HasWeightCol,
     HasValidationIndicatorCol,

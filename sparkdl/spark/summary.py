@@ -29,6 +29,8 @@ class TrainingSummary:
         How the run ended: see stopReason, bestCheck, checks, resumedFrom, notes.
     events : list of list of dict
         What every worker did when, with collectTrainingStats.
+    skipped : dict of str to int
+        Rows that were left out, by what is wrong with them, with handleInvalid="skip".
     """
 
     history: list[Epoch]
@@ -37,6 +39,7 @@ class TrainingSummary:
     timings: dict[str, float]
     facts: dict[str, Any] = field(default_factory=dict)
     events: list[list[dict[str, Any]]] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
 
     @property
     def stopReason(self) -> str:
@@ -128,5 +131,7 @@ class TrainingSummary:
             )
         if self.facts:
             lines.append(f"ended: {self.stopReason}")
+        if self.skipped:
+            lines.append("rows skipped: " + ", ".join(f"{count} {kind}" for kind, count in self.skipped.items()))
         lines.append("seconds: " + ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.timings.items()))
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The decoders from Arrow to NumPy, on arrays as Spark hands them over: sliced, empty, with nulls, of any layout."""
+"""The decoders from Arrow to NumPy, on arrays as Spark hands them over: sliced, empty, with bad rows, of any layout."""
 
 from __future__ import annotations
 
@@ -9,67 +9,237 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkdl.spark.columns import decode_features, decode_flags, decode_labels, decode_weights
+from sparkdl.spark.decoding import decode_features, decode_flags, decode_labels, decode_weights
+from sparkdl.spark.layout import KINDS, Decoded, Layout, first_status, refusal
+from sparkdl.spark.preparation import Intake, merged_notes, prepared, row_keys
 
-VALUES = np.arange(24, dtype=np.uint8).reshape(6, 4)
-BYTES = [row.tobytes() for row in VALUES]
-KINDS = [
-    (pa.binary(), BYTES, np.uint8),
-    (pa.large_binary(), BYTES, np.uint8),
-    (pa.list_(pa.float32()), VALUES.tolist(), np.float32),
-    (pa.large_list(pa.float64()), VALUES.tolist(), np.float64),
-    (pa.list_(pa.float32(), 4), VALUES.tolist(), np.float32),
-]
+NAN, INFINITY = float("nan"), float("inf")
+VECTOR = pa.struct(
+    {"type": pa.int8(), "size": pa.int32(), "indices": pa.list_(pa.int32()), "values": pa.list_(pa.float64())}
+)
+VALUES = np.random.default_rng(2).integers(0, 256, (6, 4))
+VALUES[::2, 1:3] = 0
+NESTED = VALUES.reshape(6, 2, 2).tolist()
+BYTES = [row.astype(np.uint8).tobytes() for row in VALUES]
 
 
-@pytest.mark.parametrize("kind, values, dtype", KINDS, ids=[str(row[0]) for row in KINDS])
+def dense(values: Any) -> dict[str, Any]:
+    return {"type": 1, "values": list(values)}
+
+
+def sparse(values: Any) -> dict[str, Any]:
+    places = np.flatnonzero(values)
+    return {"type": 0, "size": len(values), "indices": places.tolist(), "values": [values[at] for at in places]}
+
+
+FORMS = {
+    "bytes": (pa.binary(), BYTES),
+    "large bytes": (pa.large_binary(), BYTES),
+    "floats": (pa.list_(pa.float32()), VALUES.tolist()),
+    "large doubles": (pa.large_list(pa.float64()), VALUES.tolist()),
+    "fixed size": (pa.list_(pa.float32(), 4), VALUES.tolist()),
+    "integers": (pa.list_(pa.int64()), VALUES.tolist()),
+    "nested": (pa.list_(pa.list_(pa.float32())), NESTED),
+    "nested fixed size": (pa.list_(pa.list_(pa.int16(), 2)), NESTED),
+    "dense Vectors": (VECTOR, [dense(row) for row in VALUES]),
+    "sparse Vectors": (VECTOR, [sparse(row) for row in VALUES]),
+    "Vectors of both kinds": (VECTOR, [(sparse, dense)[at % 2](row) for at, row in enumerate(VALUES)]),
+}
+SQUARE = Layout(("x",), (2, 2), "float32")
+
+
+def statuses(decoded: Decoded) -> list[str]:
+    return [KINDS[code] for code in decoded.status]
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("first, last", [(0, 6), (2, 5), (3, 6), (4, 4), (0, 0)])
-def test_features_are_the_rows_of_the_slice(kind: Any, values: list[Any], dtype: Any, first: int, last: int) -> None:
-    decoded = decode_features(pa.array(values, kind)[first:last], "x", (2, 2))
-    assert decoded.dtype == dtype
-    np.testing.assert_array_equal(decoded, VALUES[first:last].reshape(-1, 2, 2))
+def test_features_are_the_rows_of_the_slice_in_every_form(form: str, first: int, last: int) -> None:
+    kind, values = FORMS[form]
+    decoded = decode_features([pa.array(values, kind)[first:last]], SQUARE)
+    assert decoded.values.dtype == ("uint8" if "bytes" in form else "float32")
+    np.testing.assert_array_equal(decoded.values, VALUES[first:last].reshape(-1, 2, 2))
+    assert not decoded.status.any()
+
+
+def test_values_of_several_columns_follow_one_another() -> None:
+    layout = Layout(("a", "b", "c"), (4,), "float64", "featuresCols")
+    columns = [
+        pa.array([1, 2, 3]),
+        pa.array([[0.5], [1.5], [2.5]]),
+        pa.array([dense([7, 8]), sparse([0, 9]), dense([1])], VECTOR),
+    ]
+    decoded = decode_features(columns, layout)
+    assert decoded.values.tolist() == [[1, 0.5, 7, 8], [2, 1.5, 0, 9], [0, 0, 0, 0]]
+    assert decoded.split == (1, 1, 2)
+    assert "featuresCols a, b, c must hold 4 values a row" in decoded.problem(2)
+    assert decoded.problem(2).endswith("received a row of 1 + 1 + 1")
+    moved = [pa.array([[1.0], [1.0, 2.0]]), pa.array([[2.0, 3.0, 4.0], [3.0, 4.0]])]
+    with pytest.raises(ValueError, match="as many values in every row, received rows of 1 \\+ 3 and of 2 \\+ 2"):
+        decode_features(moved, Layout(("a", "b"), (4,), "float64", "featuresCols"))
+
+
+@pytest.mark.parametrize(
+    "column, expected",
+    [
+        (pa.array([[1.0, 2.0, 3.0, 4.0], None, [1.0, None, 3.0, 4.0]]), ["valid", "null", "null"]),
+        (pa.array([[1, 2, 3, 4], [], [5] * 5, [1, 2, 3, None]]), ["valid", "wrong width", "wrong width", "null"]),
+        (pa.array([[NAN, 2, 3, 4], [1, INFINITY, 3, 4], [NAN, INFINITY, 3, 4]]), ["NaN", "infinity", "NaN"]),
+        (pa.array([[1e300, 2, 3, 4], [3e38, 3e38, 3e38, 3e38]]), ["infinity", "valid"]),  # as float32
+        (pa.array([[[1, 2], [3, 4]], [[1], [2, 3, 4]], [[1, 2], None]]), ["valid", "wrong width", "null"]),
+        (pa.array([[[1, 2], [3, 4]], [[1, 2], [None, 4]], [[1, 2, 3, 4]]]), ["valid", "null", "wrong width"]),
+        (pa.array([dense([0] * 4), None, dense([1]), dense([NAN] * 4)], VECTOR),
+         ["valid", "null", "wrong width", "NaN"]),
+        (pa.array([sparse([0, 5, 0, 6]), None, sparse([1]), sparse([0, 0, 0, INFINITY]), dense([1])], VECTOR),
+         ["valid", "null", "wrong width", "infinity", "wrong width"]),
+        (pa.array([{"type": 0, "size": 4, "indices": [4], "values": [1.0]}], VECTOR), ["wrong width"]),
+        (pa.array([b"abcd", None, b"abc", b""]), ["valid", "null", "wrong width", "wrong width"]),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_used_are_told_apart_and_hold_zeros(column: pa.Array, expected: list[str]) -> None:
+    decoded = decode_features([column], SQUARE)
+    assert statuses(decoded) == expected
+    whole = [kind == "valid" for kind in expected]
+    assert not decoded.values[~np.array(whole)].any()
+    alone = decode_features([column.filter(pa.array(whole))], SQUARE)
+    np.testing.assert_array_equal(decoded.values[whole], alone.values)
 
 
 def test_nulls_outside_of_a_slice_do_not_matter() -> None:
     column = pa.array([None, [1.0, None], [3.0, 4.0], [5.0]], pa.list_(pa.float32()))
-    assert decode_features(column[2:3], "x", (2,)).tolist() == [[3.0, 4.0]]
+    decoded = decode_features([column[2:3]], Layout(("x",), (2,), "float32"))
+    assert (decoded.values.tolist(), statuses(decoded)) == ([[3.0, 4.0]], ["valid"])
 
 
 def test_an_array_without_any_buffer_holds_no_rows() -> None:
-    assert decode_features(pa.array([], pa.binary()), "x", (3,)).shape == (0, 3)
-    assert decode_labels(pa.array([], pa.float64()), "y").shape == (0,)
+    assert decode_features([pa.array([], pa.binary())], SQUARE).values.shape == (0, 2, 2)
+    assert decode_labels(pa.array([], pa.float64()), "y", 1).values.shape == (0,)
+    assert decode_labels(pa.array([], pa.list_(pa.float64())), "y", 3).values.shape == (0, 3)
 
 
-def test_labels_are_numbers_or_lists_of_one_length() -> None:
-    assert decode_labels(pa.array([7.0, 1.0, 2.5])[1:], "y").tolist() == [1.0, 2.5]
-    lists = pa.array([[9.0], [1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float64()))
-    assert decode_labels(lists[1:], "y").tolist() == [[1.0, 2.0], [3.0, 4.0]]
-    assert decode_labels(lists[:1], "y").shape == (1, 1)
+@pytest.mark.parametrize(
+    "column, outputs, expected",
+    [
+        (pa.array([7.0, 1.0, 2.5])[1:], 9, [1.0, 2.5]),
+        (pa.array([True, False]), 9, [1.0, 0.0]),
+        (pa.array([3, None], pa.int8()), 9, [3.0, 0.0]),
+        (pa.array([[9.0], [1.0, 2.0], [3.0, 4.0]])[1:], 2, [[1.0, 2.0], [3.0, 4.0]]),
+        (pa.array([[9.0], [1.0, 2.0]]), 2, [[0.0, 0.0], [1.0, 2.0]]),
+        (pa.array([sparse([0, 3]), dense([1, 2])], VECTOR), 2, [[0.0, 3.0], [1.0, 2.0]]),
+    ],
+)
+def test_labels_are_numbers_or_as_many_as_the_outputs(column: pa.Array, outputs: int, expected: Any) -> None:
+    assert decode_labels(column, "y", outputs).values.tolist() == expected
 
 
 def test_weights_and_flags_are_those_of_the_slice() -> None:
-    assert decode_weights(pa.array([9.0, 0.0, 2.5])[1:], "w").tolist() == [0.0, 2.5]
-    assert decode_flags(pa.array([True, False, True])[1:], "v").tolist() == [False, True]
+    assert decode_weights(pa.array([9.0, 0.0, 2.5])[1:], "w").values.tolist() == [0.0, 2.5]
+    assert decode_flags(pa.array([True, False, True])[1:], "v").values.tolist() == [False, True]
+    assert decode_flags(pa.array([0, 1, None]), "v").values.tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize(
     "decode, column, sentence",
     [
-        (decode_features, pa.array([b"ab", None]), "Column 'c' holds 1 null rows or more; drop or fill them."),
-        (decode_features, pa.array([[1.0, None]]), "Column 'c' holds rows with null values inside; drop or fill them."),
-        (decode_features, pa.array([b"ab", b"abc"]), "must hold 2 values a row to fill .* received a row of 3"),
-        (decode_features, pa.array([[1.0, 2.0], []]), "must hold 2 values a row to fill .* received a row of 0"),
-        (decode_features, pa.array([[1.0, np.inf]]), "featuresCol 'c' holds NaN or infinity"),
-        (decode_labels, pa.array([1.0, None]), "Column 'c' holds 1 null rows"),
-        (decode_labels, pa.array([[1.0], [1.0, 2.0]]), r"labelCol 'c' must hold rows of one length, received \[1, 2\]"),
-        (decode_labels, pa.array([np.nan]), "labelCol 'c' holds NaN or infinity"),
-        (decode_weights, pa.array([1.0, None]), "Column 'c' holds 1 null rows"),
-        (decode_weights, pa.array([1.0, np.nan]), "weightCol 'c' must be finite and at least 0, received nan"),
         (decode_weights, pa.array([-0.5]), "weightCol 'c' must be finite and at least 0, received -0.5"),
-        (decode_flags, pa.array([True, None]), "Column 'c' holds 1 null rows"),
+        (decode_flags, pa.array([0.0, 2.0]), "validationIndicatorCol 'c' must be true or false, or 1 or 0, received 2"),
     ],
 )
-def test_what_cannot_be_used_is_named(decode: Callable[..., Any], column: pa.Array, sentence: str) -> None:
-    shape = ((2,),) if decode is decode_features else ()
+def test_what_no_row_may_hold_is_refused(decode: Callable[..., Any], column: pa.Array, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        decode(column, "c", *shape)
+        decode(column, "c")
+
+
+def test_a_refusal_names_column_problem_and_row() -> None:
+    columns = {"x": pa.array([[1.0, 2.0], [3.0, NAN]]), "y": pa.array([None, 5.0]), "z": pa.array([b"0123456789"] * 2)}
+    layout = Layout(("x",), (2,), "float32")
+    parts = [decode_features([columns["x"]], layout), decode_labels(columns["y"], "y", 1)]
+    assert first_status(parts).tolist() == [1, 2]
+    sentence = (
+        "labelCol 'y' holds null, as in the row (x: [1.0, 2.0], y: None, z: b'01234567'... of 10 bytes); mend it."
+    )
+    assert str(refusal(parts, columns, "mend it")) == sentence
+    later = {name: column[1:] for name, column in columns.items()}
+    parts = [decode_features([later["x"]], layout), decode_labels(later["y"], "y", 1)]
+    assert str(refusal(parts, later, "mend it")).startswith("featuresCol 'x' holds NaN, as in the row (x: [3.0, nan]")
+
+
+# Preparation
+
+INTAKE = Intake(
+    Layout(("x",), (4,), "float32"), "float32", "y", label_list=False, outputs=1, weight="w", validation="v"
+)
+
+
+def batch(column: pa.Array, labels: Any = None) -> pa.RecordBatch:
+    count = len(column)
+    rows = {"features0": column, "label": pa.array(labels or list(range(count)), pa.float64())}
+    rows |= {"weight": pa.array([1.5] * count), "validation": pa.array([0] * count)}
+    return pa.RecordBatch.from_pydict(rows)
+
+
+def keys_of(form: str, rows: slice = slice(None), dtype: str = "float32") -> list[int]:
+    kind, values = FORMS[form]
+    layout = Layout(("x",), (2, 2), dtype)
+    intake = Intake(layout, "uint8" if "bytes" in form else dtype, "y", False, 1, "w", "v")
+    (made,) = prepared(iter([batch(pa.array(values, kind))]), intake)
+    return made["key"].to_pylist()[rows]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_equal_rows_have_equal_keys_whatever_their_form(dtype: str) -> None:
+    found = {tuple(keys_of(form, dtype=dtype)) for form in FORMS}
+    assert len(found) == 1
+    assert len(set(found.pop())) == 6
+
+
+def test_every_value_counts_for_a_key_and_keys_spread() -> None:
+    numbers = np.zeros((256, 3))
+    pixels = np.zeros((256, 4), np.uint8)
+    pixels[:, 2] = np.arange(256)
+    keys = row_keys(pixels, numbers, "float32")
+    others = row_keys(pixels[:, ::-1].copy(), numbers, "float32")
+    assert len({*keys, *others}) == 511  # the rows of zeros are equal
+    for bit in range(64):
+        share = ((keys >> bit) & 1).mean()
+        assert 0.3 < share < 0.7
+    rng = np.random.default_rng(3)
+    for dtype in ("float32", "float64"):
+        whole = rng.integers(0, 4, (50_000, 12)).astype(dtype)
+        assert len(set(row_keys(whole, np.zeros((len(whole), 1)), dtype).tolist())) == len(np.unique(whole, axis=0))
+
+
+def test_bad_rows_leave_the_preparation_as_notes() -> None:
+    good, bad = batch(pa.array([[1.0, 2.0, 3.0, 4.0]])), batch(pa.array([[1.0, 2.0, 3.0, NAN], [5.0, 6.0, 7.0, 8.0]]))
+    whole, note = prepared(iter([good, bad, good]), INTAKE)
+    assert whole.num_rows == 1
+    with pytest.raises(ValueError, match="featuresCol 'x' holds NaN, as in the row .* set handleInvalid to skip"):
+        merged_notes(note["note"].to_pylist(), INTAKE.layout)
+    skipping = Intake(**(vars(INTAKE) | {"skip": True}))
+    *parts, note = prepared(iter([good, bad, bad]), skipping)
+    assert [part.num_rows for part in parts] == [1, 1, 1]
+    assert merged_notes(note["note"].to_pylist() * 2, INTAKE.layout) == {"NaN": 4}
+    assert list(prepared(iter([]), skipping)) == []
+
+
+def test_minus_zero_is_the_zero_that_a_sparse_vector_leaves_out() -> None:
+    rows = [
+        batch(pa.array([values], kind)) for kind, values in ((VECTOR, sparse([1, 0, 0, 2])), (None, [1, -0.0, 0, 2]))
+    ]
+    one, other = ([*prepared(iter([row]), INTAKE)][0] for row in rows)
+    assert one == other
+
+
+def test_columns_together_that_are_wider_in_one_partition_than_in_another_are_refused() -> None:
+    layout = Layout(("a", "b"), (3,), "float32", "featuresCols")
+    intake = Intake(layout, "float32", "y", label_list=False, outputs=1, skip=True)
+    notes = []
+    for one, other in (([1.0], [2.0, 3.0]), ([1.0, 2.0], [3.0])):
+        rows = {"features0": pa.array([one]), "features1": pa.array([other]), "label": pa.array([0.0])}
+        *_, note = prepared(iter([pa.RecordBatch.from_pydict(rows)]), intake)
+        notes += note["note"].to_pylist()
+    assert merged_notes(notes[:1], layout) == {}
+    with pytest.raises(
+        ValueError, match="must each hold as many values in every row, received rows of 1 \\+ 2 and of 2"
+    ):
+        merged_notes(notes, layout)

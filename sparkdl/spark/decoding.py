@@ -1,0 +1,284 @@
+"""From Arrow to NumPy, on the workers: one decoder for every form that a column's rows may have, and which are bad.
+
+Decoders never refuse a row: they say which rows cannot be used and why, and put zeros in their place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparkdl.spark.images import decode_bytes, decode_images
+from sparkdl.spark.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded, Layout
+
+
+def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
+    """(n, *layout.shape) of uint8 from bytes and images, of layout.dtype from numbers.
+
+    Raises
+    ------
+    ValueError
+        Several columns give their values in other shares in one row than in another, or Pillow is missing.
+    """
+    decoded = _joined(columns, layout) if layout.param == "featuresCols" else _one(columns[0], layout)
+    return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
+
+
+def decode_labels(column: pa.Array, name: str, outputs: int) -> Decoded:
+    """(n,) of float64 from numbers, (n, outputs) from lists and Vectors, which must be as long."""
+    must = f"hold {outputs} labels a row, since the network has {outputs} outputs"
+    return _numbers(column, f"labelCol {name!r}", (outputs,), "float64", must)
+
+
+def decode_weights(column: pa.Array, name: str) -> Decoded:
+    """(n,) of float64 from a column of numbers; ValueError for one below 0."""
+    decoded = _scalars(column, f"weightCol {name!r}", "float64")
+    negative = decoded.values[decoded.values < 0]
+    if len(negative):
+        raise ValueError(f"weightCol {name!r} must be finite and at least 0, received {negative[0]:g}.")
+    return decoded
+
+
+def decode_flags(column: pa.Array, name: str) -> Decoded:
+    """(n,) of bool from a column of booleans, or of the numbers 0 and 1; ValueError for others."""
+    decoded = _scalars(column, f"validationIndicatorCol {name!r}", "float64")
+    strange = decoded.values[~np.isin(decoded.values, (0, 1))]
+    if len(strange):
+        raise ValueError(
+            f"validationIndicatorCol {name!r} must be true or false, or 1 or 0, received {strange[0]:g}; map it."
+        )
+    return decoded._replace(values=decoded.values != 0)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether Arrow's type is one of numbers."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def _is_struct_with(*names: str) -> Callable[[pa.DataType], bool]:
+    return lambda kind: pa.types.is_struct(kind) and {*names} <= {field.name for field in kind}
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def _one(column: pa.Array, layout: Layout) -> Decoded:
+    subject = f"{layout.param} {layout.names[0]!r}"
+    if _is_binary(column.type):
+        return decode_bytes(column, subject, layout)
+    if _is_struct_with("height", "width", "nChannels", "mode", "data")(column.type):
+        return decode_images(column, subject, layout)
+    must = f"hold {layout.width} values a row {layout.purpose}"
+    return _numbers(column, subject, layout.shape, layout.dtype, must)
+
+
+def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
+    """(n, width): the values of several columns, one after another."""
+    subjects = [f"{layout.param} {name!r}" for name in layout.names]
+    widths = np.stack([_widths(column) for column in columns], axis=1)
+    misfits = (widths.sum(axis=1) != layout.width) & (widths >= 0).all(axis=1)
+    fits = np.flatnonzero((widths >= 0).all(axis=1) & ~misfits)
+    split = tuple(widths[fits[0]].tolist()) if len(fits) else (layout.width,) * len(columns)
+    other = fits[(widths[fits] != split).any(axis=1)]
+    if len(other):
+        raise ValueError(split_error(layout, {split, tuple(widths[other[0]].tolist())}))
+    parts = [
+        _numbers(column, subject, (width,), layout.dtype, "")
+        for column, subject, width in zip(columns, subjects, split, strict=True)
+    ]
+    status = np.where(misfits, WIDTH, 0).astype(np.uint8)
+    for part in parts:
+        status = np.where(status != VALID, status, part.status)
+
+    def problem(row: int) -> str:
+        if misfits[row]:
+            received = " + ".join(map(str, widths[row]))
+            return (
+                f"{layout.param} {', '.join(layout.names)} must hold {layout.width} values a row {layout.purpose}, "
+                f"received a row of {received}"
+            )
+        return next(part for part in parts if part.status[row]).problem(row)
+
+    if not len(fits):
+        return Decoded(np.zeros((len(status), layout.width), layout.dtype), status, problem)
+    values = np.concatenate([part.values.reshape(len(status), -1) for part in parts], axis=1)
+    values[status != VALID] = 0
+    return Decoded(values, status, problem, split)
+
+
+def split_error(layout: Layout, splits: set[tuple[int, ...]]) -> str:
+    """The sentence for columns whose widths differ from row to row."""
+    one, other = (" + ".join(map(str, split)) for split in sorted(splits)[:2])
+    return (
+        f"{layout.param} {', '.join(layout.names)} must each hold as many values in every row, received rows of {one} "
+        f"and of {other}; make each column's arrays equally long."
+    )
+
+
+def _widths(column: pa.Array) -> Array:
+    """(n,) of the values in each row; -1 for null."""
+    if is_number(column.type):
+        return np.where(_nulls(column), -1, 1)
+    if _is_list(column.type):
+        return _lengths(column)
+    sizes = column.field("size").fill_null(-1).to_numpy(zero_copy_only=False)
+    widths = np.where(_dense(column), _lengths(column.field("values")), sizes)
+    return np.where(_nulls(column), -1, widths)
+
+
+def _numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:
+    """Rows of numbers: (n,) from a column of numbers if the shape holds more than one, else (n, width)."""
+    if is_number(column.type):
+        return _scalars(column, subject, dtype)
+    if _is_list(column.type):
+        return _lists(column, subject, shape, dtype, must)
+    if _is_struct_with("type", "size", "indices", "values")(column.type):
+        return _vectors(column, subject, math.prod(shape), dtype, must)
+    raise ValueError(f"{subject} must be a column of numbers, arrays or Vectors, received {column.type}; cast it.")
+
+
+def _scalars(column: pa.Array, subject: str, dtype: str) -> Decoded:
+    status = np.zeros(len(column), np.uint8)
+    values = _leaves(column, np.arange(len(column)), 1, status, dtype)
+    return Decoded(_zeroed(values, status)[:, 0], status, lambda row: f"{subject} holds {KINDS[status[row]]}")
+
+
+def _lists(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:
+    """(n, width) from lists, nested as far as they are; the innermost holds what is left of the shape."""
+    status = np.zeros(len(column), np.uint8)
+    good = np.arange(len(column))
+    level, depth = column, _depth(column.type)
+    sizes = (*shape[: depth - 1], math.prod(shape[depth - 1 :]))
+    for size in sizes:
+        lengths = _lengths(level).reshape(len(good), -1) if len(good) else np.zeros((0, 1), np.int64)
+        nulls, wrong = (lengths < 0).any(axis=1), (lengths != size).any(axis=1)
+        status[good[wrong]], status[good[nulls]] = WIDTH, NULL
+        if wrong.any():
+            level = level.filter(pa.array(np.repeat(~wrong, lengths.shape[1])))
+            good = good[~wrong]
+        level = level.flatten()
+    values = _leaves(level, good, math.prod(sizes), status, dtype)
+
+    def problem(row: int) -> str:
+        if status[row] == WIDTH:
+            return f"{subject} must {must}, received a row of {_measured(column[row].as_py())}"
+        return f"{subject} holds {KINDS[status[row]]}"
+
+    return Decoded(_placed(values, good, status), status, problem)
+
+
+def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) -> Decoded:
+    """(n, width) from Spark's Vectors, which come as structs; sparse ones are made dense here and not before."""
+    values, dense, null = column.field("values"), _dense(column), _nulls(column)
+    if dense.all():
+        decoded = _lists(values, subject, (width,), dtype, must)
+        decoded.status[null] = NULL
+        return decoded._replace(values=_zeroed(decoded.values, decoded.status))
+    status = np.where(null, NULL, VALID).astype(np.uint8)
+    result = np.zeros((len(column), width), dtype)
+    if dense.any():
+        part = _lists(values.filter(pa.array(dense)), subject, (width,), dtype, must)
+        result[dense], status[dense] = part.values, part.status
+    sizes = column.field("size").fill_null(-1).to_numpy(zero_copy_only=False)
+    counts, indices = _lengths(values), column.field("indices")
+    sparse = ~dense & ~null
+    wrong = sparse & ((sizes != width) | (counts != _lengths(indices)))
+    status[wrong] = WIDTH
+    good = np.flatnonzero(sparse & ~wrong)
+    parts = [indices, values] if len(good) == len(column) else [part.take(pa.array(good)) for part in (indices, values)]
+    columns, stored = parts[0].flatten().to_numpy(zero_copy_only=False), parts[1].flatten()
+    marks = np.zeros(len(stored), np.uint8)
+    numbers = _leaves(stored, np.arange(len(stored)), 1, marks, dtype)[:, 0]
+    inside = (columns >= 0) & (columns < width)
+    if marks.any() or not inside.all():
+        rows = np.repeat(good, counts[good])
+        status[rows[~inside]] = WIDTH
+        for mark in (INFINITY, NAN, NULL):
+            status[rows[inside & (marks == mark)]] = mark
+    places = np.repeat(good * width, counts[good]) + columns
+    if not inside.all():
+        places, numbers = places[inside], numbers[inside]
+    result.reshape(-1)[places] = numbers
+
+    def problem(row: int) -> str:
+        if status[row] == WIDTH:
+            size = sizes[row] if sparse[row] else len(values[row])
+            return f"{subject} must {must}, received a row of {size}"
+        return f"{subject} holds {KINDS[status[row]]}"
+
+    return Decoded(_zeroed(result, status), status, problem)
+
+
+def _leaves(column: pa.Array, rows: Array, width: int, status: Array, dtype: str) -> Array:
+    """(len(rows), width) of numbers; marks in `status`, at `rows`, those that hold null, NaN or infinity."""
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    nulls = None
+    if column.null_count:
+        nulls = rows[_nulls(column).reshape(len(rows), width).any(axis=1)]
+        column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
+    values = column.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype.itemsize == 8 and values.dtype.kind in "iu":  # rounded twice, as the values of a Vector are
+            values = values.astype(np.float64)
+        values = values.astype(dtype, copy=False).reshape(len(rows), width)
+        if not np.isfinite(values.sum()):  # which one that is not finite cannot leave finite
+            status[rows[np.isinf(values).any(axis=1)]] = INFINITY
+            status[rows[np.isnan(values).any(axis=1)]] = NAN
+    if nulls is not None:
+        status[nulls] = NULL
+    return values
+
+
+def _placed(values: Array, rows: Array, status: Array) -> Array:
+    """The values of some rows among all of them."""
+    if len(rows) < len(status):
+        result = np.zeros((len(status), values.shape[1]), values.dtype)
+        result[rows] = values
+        values = result
+    return _zeroed(values, status)
+
+
+def _zeroed(values: Array, status: Array) -> Array:
+    bad = status != VALID
+    if bad.any():
+        values = values.copy()
+        values[bad] = 0
+    return values
+
+
+def _lengths(column: pa.Array) -> Array:
+    """(n,) of the lengths of lists; -1 for null."""
+    return pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _nulls(column: pa.Array) -> Array:
+    return column.is_null().to_numpy(zero_copy_only=False)
+
+
+def _dense(column: pa.Array) -> Array:
+    """(n,) of bool: the Vectors, null ones too, that are not sparse."""
+    return column.field("type").fill_null(1).to_numpy(zero_copy_only=False) != 0
+
+
+def _depth(kind: Any) -> int:
+    return 1 + _depth(kind.value_type) if _is_list(kind) else 0
+
+
+def _measured(value: Any) -> str:
+    """The lengths of a list and of the lists in it."""
+    if value and isinstance(value[0], list):
+        inner = sorted({_measured(item) if item is not None else "null" for item in value})
+        return f"{len(value)} lists of {' and '.join(inner)}"
+    return str(len(value))

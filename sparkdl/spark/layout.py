@@ -1,0 +1,117 @@
+"""What features columns are to become, and what decoding tells: shared by all decoders and by those who call them."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray[Any, Any]
+
+KINDS = ("valid", "null", "NaN", "infinity", "wrong width", "wrong size", "undecodable image")
+VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE = range(len(KINDS))
+RESIZES = ("nearest", "bilinear", "bicubic", "lanczos")  # Pillow's filters
+CHANNELS = (1, 3, 4)  # of an image: gray, RGB, RGBA
+
+_short = reprlib.Repr()
+_short.maxlist = _short.maxtuple = 4
+_short.maxstring = _short.maxother = 40
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What features columns are to become.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The columns, for messages.
+    shape : tuple of int
+        The network's input_shape.
+    dtype : str
+        Of the float features: float32 or float64. Bytes and images become uint8.
+    param : str
+        featuresCol, or featuresCols for columns whose values are put one after another.
+    binary : str
+        What a binary column holds: raw values, an image, or auto.
+    resize : str
+        One of `RESIZES`, or error.
+    """
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    param: str = "featuresCol"
+    binary: str = "auto"
+    resize: str = "error"
+
+    @property
+    def width(self) -> int:
+        """Values in a row."""
+        return math.prod(self.shape)
+
+    @property
+    def pixels(self) -> tuple[int, int, int] | None:
+        """Height, width and channels if images can fill the shape, else None."""
+        shape = (*self.shape, 1) if len(self.shape) == 2 else self.shape
+        return shape if len(shape) == 3 and shape[2] in CHANNELS else None  # type: ignore[return-value]
+
+    @property
+    def purpose(self) -> str:
+        """What the values are for, as part of a sentence."""
+        return f"to fill the network's input_shape {self.shape}"
+
+
+class Decoded(NamedTuple):
+    """A decoded column of n rows.
+
+    Attributes
+    ----------
+    values : array (n, ...)
+        Rows that are not valid hold zeros.
+    status : array (n,) of uint8
+        For every row an index into `KINDS`.
+    problem : callable
+        What is wrong with row i, as the beginning of a sentence.
+    split : tuple of int
+        Of several columns: the values that each gives.
+    """
+
+    values: Array
+    status: Array
+    problem: Callable[[int], str]
+    split: tuple[int, ...] = ()
+
+
+def first_status(parts: Sequence[Decoded]) -> Array:
+    """(n,) of uint8: for every row the first of its columns' statuses that is not valid."""
+    status = parts[0].status
+    for part in parts[1:]:
+        status = np.where(status != VALID, status, part.status)
+    return status
+
+
+def refusal(parts: Sequence[Decoded], columns: Mapping[str, pa.Array], remedy: str) -> ValueError:
+    """The error for the first row that is not valid: which column, what is wrong, what the row holds, what to do."""
+    row = int(np.flatnonzero(first_status(parts))[0])
+    wrong = next(part for part in parts if part.status[row])
+    held = ", ".join(f"{name}: {_shown(column[row].as_py())}" for name, column in columns.items())
+    return ValueError(f"{wrong.problem(row)}, as in the row ({held}); {remedy}.")
+
+
+def _shown(value: Any) -> str:
+    """A short form of what a row holds; Vectors as Spark prints them, images by origin and size."""
+    if isinstance(value, bytes):
+        return f"{value[:8]!r}... of {len(value)} bytes" if len(value) > 8 else repr(value)
+    if isinstance(value, dict) and "data" in value:
+        size = f"{value['height']} x {value['width']}, {value['nChannels']} channels"
+        return f"{value.get('origin') or 'image'} of {size}"
+    if isinstance(value, dict) and "values" in value:
+        indices, values = (_short.repr(value[name]) for name in ("indices", "values"))
+        return values if value["indices"] is None else f"({value['size']}, {indices}, {values})"
+    return _short.repr(value)
