@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import re
 import time
+from collections import Counter
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import nested_weights
 from sparkdl.spark import progress
+from sparkdl.spark.preparation import Prepared
+from sparkdl.spark.remote import driver_address, local_slots, registered_slots, setting, shared
+from sparkdl.spark.shipping import packed_classes
+from sparkdl.spark.slots import taken
 from sparkdl.spark.task import RESULT_SCHEMA, failure_in, run_task
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.options import Training
 from sparkdl.training.recorder import split_exchanges
 from sparkdl.training.results import Epoch
-from sparkdl.training.step import kept_dtype
 from sparkdl.training.worker import FACTS
+
+SLOT_SECONDS = 30.0  # for executors to register; Spark by itself has a barrier job wait for 10 minutes
+WAKE_SECONDS = 0.5
+PHASES = ("spark", "read", "start", "compile", "training", "return")
 
 
 class Fitted(NamedTuple):
@@ -38,10 +43,13 @@ class Fitted(NamedTuple):
         For every rank: host, device, rows.
     timings : dict
         Seconds of wall time by phase, in order: spark (scheduling and shuffle), read, start, compile, training, return.
+        All but compile and training are those of the job, which may have been that of several fits.
     facts : dict
         How the run ended, as `Result` has it: stop_reason, best, checks, resumed, notes.
     events : list of list of dict
         For every rank what it did when, on rank 0's clock (see `training/recorder.py`); empty without statistics.
+    skipped : dict of int
+        Rows that were left out, by what is wrong with them.
     """
 
     weights: Weights
@@ -50,56 +58,66 @@ class Fitted(NamedTuple):
     timings: dict[str, float]
     facts: dict[str, Any]
     events: list[list[dict[str, Any]]]
+    skipped: dict[str, int]
 
 
 def check_cluster(session: SparkSession, workers: int) -> None:
-    """ValueError if the session cannot run that many tasks at once, as far as can be known before trying."""
+    """ValueError if the session cannot run that many tasks at once; waits for executors that are about to register."""
     if workers < 1:
         raise ValueError(f"numWorkers must be at least 1, received {workers}.")
-    master = _setting(session, "spark.master", "")
-    slots = _slots(master, int(_setting(session, "spark.task.cpus", "1")))
+    master = setting(session, "spark.master", "")
+    slots = local_slots(master, int(setting(session, "spark.task.cpus", "1")))
     if slots is not None and workers > slots:
         remedy = f" or use local[{workers}]" if master.startswith("local[") or master == "local" else ""
         tasks = "1 task" if slots == 1 else f"{slots} tasks"
         raise ValueError(f"numWorkers is {workers} but {master} can run {tasks} at once; lower numWorkers{remedy}.")
-    if _setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
+    if setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
         raise ValueError(
             "spark.dynamicAllocation.enabled is true, but workers that train together need executors that stay; "
             "set it to false for sessions that train."
         )
+    if slots is None:
+        _await_slots(session, workers, master)
+
+
+def _await_slots(session: SparkSession, workers: int, master: str) -> None:
+    deadline = time.monotonic() + SLOT_SECONDS
+    while (slots := registered_slots(session)) is not None and slots < workers:
+        if time.monotonic() > deadline:
+            raise ValueError(
+                f"numWorkers is {workers} but {master} can run {slots} tasks at once after {SLOT_SECONDS:g} seconds of "
+                "waiting for executors to register; lower numWorkers, or give the session more executors or cores."
+            )
+        time.sleep(WAKE_SECONDS)
 
 
 def fit(
-    dataset: DataFrame,
-    columns: dict[str, Column],
+    prepared: Prepared,
     workers: int,
-    plan: Training,
-    names: dict[str, str],
+    plans: list[Training],
     device: str,
     shown: bool,
     worker_logs: bool,
-    initial: bytes | None,
-) -> Fitted:
-    """Train on the rows of a DataFrame.
+    initial: list[bytes | None],
+) -> list[Fitted]:
+    """Train every plan on the rows of a DataFrame, which are read and placed once.
 
     Parameters
     ----------
-    dataset : DataFrame
-    columns : dict of Column
-        Normalised (see `columns.py`): features, label, and perhaps weight and validation.
+    prepared : Prepared
+        The rows (see `preparation.py`).
     workers : int
         Barrier tasks.
-    plan : Training
-    names : dict of str
-        The user's names of these columns, for messages.
+    plans : list of Training
+        For networks of the same input and output shapes, and of the same loss.
     device : str
         auto, cpu or gpu.
     shown : bool
         Whether to draw a progress bar.
     worker_logs : bool
         Whether to log what workers print.
-    initial : bytes or None
-        Packed weights to start from.
+    initial : list of bytes or None
+        For every plan packed weights to start from.
 
     Raises
     ------
@@ -108,40 +126,49 @@ def fit(
     RuntimeError
         A worker failed; the message names it and gives its reason.
     """
-    session = dataset.sparkSession
+    session = prepared.rows.sparkSession
     began = time.time()
+    classes = packed_classes(*plans)
     # The rows' own hash decides which worker gets them and in which order, so that the same rows train alike however
     # the DataFrame happens to be partitioned, and equal inputs give bit-identical weights.
-    rows = dataset.select(*(column.alias(name) for name, column in columns.items()))
-    rows = rows.withColumn("key", F.xxhash64(*columns)).repartition(workers, "key")
-    kinds = dict(rows.dtypes)
-    host = _setting(session, "spark.driver.host", "localhost")
-    bind = _setting(session, "spark.driver.bindAddress", host)
-    with progress.Receiver(host, bind, Loss.of(plan.loss).metric, shown, worker_logs) as receiver:
+    rows = prepared.rows.repartition(workers, "key")
+    slots = local_slots(setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1")))
+    shown_to = progress.Receiver(*driver_address(session), Loss.of(plans[0].loss).metric, shown, worker_logs)
+    sent = {data: shared(session, data) for data in set(initial) if data is not None}
+    with taken(session, workers, slots), shown_to as receiver:
         task = TaskPlan(
-            training=plan.to_json(),
+            trainings=[plan.to_json() for plan in plans],
             workers=workers,
-            names=names,
-            features_dtype="uint8" if kinds["features"] == "binary" else kept_dtype(plan.dtype),
-            label_list=kinds["label"] != "double",
+            intake=prepared.intake,
             device=device,
             progress=receiver.address,
             worker_logs=worker_logs,
-            initial=initial,
+            initial=[None if data is None else sent[data] for data in initial],
+            classes=classes,
         )
         # Spark aborts a job whose last stage is a failed barrier stage, but tries again one that feeds a shuffle.
         results = rows.mapInArrow(partial(run_task, plan=task), RESULT_SCHEMA, barrier=True).repartition(1)
         try:
             table = results.toArrow()
         except Exception as error:
-            message = failure_in(str(error))
+            message = failure_in(str(error)) or _shortage_in(str(error), workers)
             if message is None:
                 raise
             raise RuntimeError(message) from None
-    return _assembled(table.to_pylist(), began)
+    return _assembled(table.to_pylist(), began, prepared.intake.label)
 
 
-def _assembled(results: list[dict[str, Any]], began: float) -> Fitted:
+def _shortage_in(text: str, workers: int) -> str | None:
+    """A sentence, if an exception's text is that of Spark's having looked in vain for slots for a barrier stage."""
+    if "requires more slots than" not in text:
+        return None
+    return (
+        f"numWorkers is {workers} but Spark, however often it looked, found fewer slots; lower numWorkers, or give the "
+        "session more executors or cores."
+    )
+
+
+def _assembled(results: list[dict[str, Any]], began: float, label: str) -> list[Fitted]:
     rows = sorted(results, key=lambda row: (row["kind"], row["rank"], row["number"]))
     failures = [json.loads(row["payload"]) for row in rows if row["kind"] == "failure"]
     if failures:  # the first that is not the consequence of another
@@ -151,41 +178,33 @@ def _assembled(results: list[dict[str, Any]], began: float) -> Fitted:
     data = b"".join(row["payload"] for row in rows if row["kind"] == "weights")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         weights = nested_weights(dict(arrays))
-    first = done[0]
-    if first["events"]:
-        back = max(0.0, time.time() - first["ended"])
-        first["events"].append({"phase": "return", "start": first["ended"], "seconds": back, "bytes": len(data)})
+    first, runs = done[0], range(len(done[0]["runs"]))
+    workers = [
+        {"rank": rank} | {key: event[key] for key in ("host", "device", "rows")} for rank, event in enumerate(done)
+    ]
+    skipped = dict(sum((Counter(event["skipped"]) for event in done), Counter()))
+    classes = {bound for event in done for bound in event["classes"] or ()}
+    notes = [
+        f"labelCol {label!r} holds class {one} in all rows to train on, so that the model learns to predict nothing "
+        "else; check the data and its filters."
+        for one in classes
+        if len(classes) == 1
+    ]
     marks = [began, *(max(event[mark] for event in done) for mark in ("began", "read", "joined")), first["ended"]]
-    spark, read, start, run = np.diff(marks)
-    timings = {
-        "spark": spark,
-        "read": read,
-        "start": start,
-        "compile": first["compile_seconds"],
-        "training": first["training_seconds"],
-        "return": run - first["compile_seconds"] - first["training_seconds"] + time.time() - first["ended"],
-    }
-    return Fitted(
-        weights,
-        [Epoch(**epoch) for epoch in first["history"]],
-        [{"rank": rank} | {key: event[key] for key in ("host", "device", "rows")} for rank, event in enumerate(done)],
-        {phase: float(seconds) for phase, seconds in timings.items()},
-        {name: first[name] for name in FACTS},
-        split_exchanges([event["events"] for event in done]),
-    )
-
-
-def _slots(master: str, cpus: int) -> int | None:
-    """Tasks a local master can run at once; None where that is not known from its name."""
-    if master == "local":
-        return 1
-    if found := re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master):
-        cores = os.cpu_count() or 1 if found[1] == "*" else int(found[1])
-        return cores // cpus
-    if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
-        return int(found[1]) * (int(found[2]) // cpus)
-    return None
-
-
-def _setting(session: SparkSession, key: str, default: str) -> str:
-    return session.conf.get(key, default) or default
+    spark, read, start, _ = map(float, np.diff(marks))
+    busy = sum(run["training_seconds"] + run["compile_seconds"] for run in first["runs"])
+    shared = {"spark": spark, "read": read, "start": start, "return": max(0.0, time.time() - marks[3] - busy)}
+    fitted = []
+    for number in runs:
+        run = first["runs"][number]
+        if run["events"]:
+            back = max(0.0, time.time() - first["ended"])
+            run["events"].append({"phase": "return", "start": first["ended"], "seconds": back, "bytes": len(data)})
+        own = {"compile": run["compile_seconds"], "training": run["training_seconds"]}
+        timings = {phase: (shared | own)[phase] for phase in PHASES}
+        events = split_exchanges([event["runs"][number]["events"] for event in done])
+        history = [Epoch(**epoch) for epoch in run["history"]]
+        facts = {name: run[name] for name in FACTS}
+        facts["notes"] = [*notes, *facts["notes"]]
+        fitted.append(Fitted(weights.get(str(number), {}), history, workers, timings, facts, events, skipped))
+    return fitted

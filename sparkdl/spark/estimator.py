@@ -5,25 +5,27 @@ from __future__ import annotations
 import math
 import uuid
 import warnings
-from typing import Any, Unpack
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self, Unpack
 
-from pyspark import Broadcast
 from pyspark.ml import PredictionModel, Predictor
 from pyspark.ml.linalg import Vector
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.ml.param import Param
+from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.base import Weights
 from sparkdl.spark import cluster, columns
-from sparkdl.spark.inference import Array
+from sparkdl.spark.layout import Array
 from sparkdl.spark.params import DeepArguments, DeepParams
 from sparkdl.spark.persistence import Saved
+from sparkdl.spark.preparation import prepare
 from sparkdl.spark.progress import wanted
-from sparkdl.spark.scoring import Outputs, RowScoring
+from sparkdl.spark.scoring import Outputs, RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
+from sparkdl.spark.tuning import shared_fits
 from sparkdl.spark.warm_start import WarmStart
 from sparkdl.training.options import Training
-from sparkdl.training.step import kept_dtype
 
 
 class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
@@ -44,7 +46,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         super().__init__()
         self._weights = weights
         self._summary = summary
-        self._shipped: tuple[str, Broadcast[bytes]] | None = None
+        self._shipped: tuple[str, Callable[[], bytes]] | None = None
         self._key = uuid.uuid4().hex
 
     @property
@@ -110,7 +112,8 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
     def _one(self, value: Vector, column: str) -> Any:
         session = SparkSession.active()
         rows = session.createDataFrame([(value,)], [self.getFeaturesCol()])
-        return self.transform(rows).first()[column]  # type: ignore[index]
+        model = self.copy({self.featuresCols: [], self.handleInvalid: "error"})
+        return model.transform(rows).first()[column]  # type: ignore[index]
 
     def _heads(self) -> Outputs:
         several = math.prod(self.getNetwork().output_shape()) > 1
@@ -132,12 +135,25 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     optimizer : Optimizer or str, default "sgd"
         Of `sparkdl.optimizers`: "adam", Momentum(0.9, schedule=CosineDecay(), clip_norm=1.0), ...
     featuresCol, labelCol, predictionCol : str
-        Features are array<numeric>, Vector, or binary with one uint8 a value, reshaped to the network's `input_shape`.
-        Labels are numeric, or array<numeric> or Vector for several outputs.
+        Features are numeric, array<numeric>, nested arrays, Vector, binary (one uint8 a value, or a JPEG or PNG file),
+        or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
+        Labels are numeric or boolean, or array<numeric> or Vector for several outputs.
+    featuresCols : list of str, optional
+        Numeric, array and Vector columns that together, in this order, are the features; instead of featuresCol.
+    binaryFormat : str, default "auto"
+        What a binary features column holds: "raw" bytes, an "image" file, or "auto": a row is taken for a file if it
+        starts like one and, where it has exactly as many bytes as the network takes values, also ends like one.
+    imageResize : str, default "error"
+        What becomes of images of another size: "nearest", "bilinear", "bicubic" or "lanczos" resize them by Pillow.
+        Channels are converted as Pillow does: gray and RGB into one another, alpha dropped.
+    handleInvalid : str, default "error"
+        What becomes of rows with null, NaN, infinity, another width than the network takes, or an image that cannot be
+        decoded, also in labels and weights: "error"; "skip" leaves them out, counts them in `model.summary.skipped`
+        and filters them out of what `transform` gives; "keep", on a model only, gives null in every output column.
     weightCol : str, optional
         Sample weights, finite and at least 0: a row of weight k counts like k rows.
     validationIndicatorCol : str, optional
-        Boolean; rows marked true are scored after every epoch instead of trained on.
+        Boolean, or 0 and 1; rows marked true are scored after every epoch instead of trained on.
     maxIter : int, default 10
         Epochs; 0 returns the initial weights.
     batchSize : int, default 128
@@ -239,13 +255,44 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
             **self._run_options(),
         )
 
+    def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[dict[Param[Any], Any]]) -> Iterator[tuple[int, Any]]:
+        """Fit a model for every map of Params; fits that read the same rows share the reading, workers and programs.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+        paramMaps : sequence of dict
+            By Param, as of ParamGridBuilder.
+
+        Returns
+        -------
+        iterator of (int, model)
+            Of all indices of `paramMaps`; several threads may draw from it. It trains when it is first asked.
+        """
+        return shared_fits([self.copy(paramMap) for paramMap in paramMaps], dataset)
+
     def _fit(self, dataset: DataFrame) -> DeepModel:
+        return self._fit_all([self], dataset)[0]
+
+    def _fit_all(self, stages: Sequence[Self], dataset: DataFrame) -> list[DeepModel]:
+        """The models of stages whose Params in `tuning.OF_THE_JOB` are equal, in one Spark job."""
+        columns.check_rows(dataset, "fit")
+        plans = [stage._checked_plan(dataset) for stage in stages]
+        prepared = prepare(dataset, self, plans[0])
+        cluster.check_cluster(dataset.sparkSession, self.getNumWorkers())
+        fitted = cluster.fit(
+            prepared,
+            self.getNumWorkers(),
+            plans,
+            self.getDeviceType(),
+            wanted(self.getProgress()),
+            self.getWorkerLogs() == "on",
+            [stage._initial(plan.network) for stage, plan in zip(stages, plans, strict=True)],
+        )
+        return [stage._fitted_model(result) for stage, result in zip(stages, fitted, strict=True)]
+
+    def _checked_plan(self, dataset: DataFrame) -> Training:
         plan = self._plan()
-        names = {"features": self.getFeaturesCol(), "label": self.getLabelCol()}
-        chosen: dict[str, Column] = {
-            "features": columns.features(dataset, names["features"], kept_dtype(plan.dtype)),
-            "label": columns.labels(dataset, names["label"]),
-        }
         stopping = plan.early_stopping
         validated = self.isDefined(self.validationIndicatorCol) and self.getValidationIndicatorCol()
         if stopping and stopping.validates and not validated:
@@ -253,30 +300,21 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
                 f"earlyStopping monitors {stopping.monitor}, but validationIndicatorCol is not set; set it or monitor "
                 "'loss' or 'metric'."
             )
-        if self.isDefined(self.weightCol) and self.getWeightCol():
-            names["weight"] = self.getWeightCol()
-            chosen["weight"] = columns.numbers(dataset, names["weight"], "weightCol")
-        if validated:
-            names["validation"] = self.getValidationIndicatorCol()
-            chosen["validation"] = columns.flags(dataset, names["validation"], "validationIndicatorCol")
         self._check(dataset, plan)
-        initial = self._initial(plan.network)
-        cluster.check_cluster(dataset.sparkSession, self.getNumWorkers())
-        fitted = cluster.fit(
-            dataset,
-            chosen,
-            self.getNumWorkers(),
-            plan,
-            names,
-            self.getDeviceType(),
-            wanted(self.getProgress()),
-            self.getWorkerLogs() == "on",
-            initial,
-        )
+        columns.check_outputs(dataset, output_columns(self))
+        return plan
+
+    def _fitted_model(self, fitted: cluster.Fitted) -> DeepModel:
         for note in fitted.facts["notes"]:
-            warnings.warn(note, stacklevel=3)
+            warnings.warn(note, stacklevel=5)
         summary = TrainingSummary(
-            fitted.history, self.getLoss().metric, fitted.workers, fitted.timings, fitted.facts, fitted.events
+            fitted.history,
+            self.getLoss().metric,
+            fitted.workers,
+            fitted.timings,
+            fitted.facts,
+            fitted.events,
+            fitted.skipped,
         )
         model = self._new_model(fitted.weights, summary)
         model._resetUid(self.uid)

@@ -117,11 +117,14 @@ class Receiver:
     def _draw(self, message: dict[str, Any]) -> None:
         if self._bar is None:
             return
-        done = message["epoch"] * message["total_rows"] + message["rows"]
+        before, together, runs = dict(message).get("runs", (0, 1, 1))
+        whole = message["epochs"] * message["total_rows"]
+        done = before * whole + together * (message["epoch"] * message["total_rows"] + message["rows"])
         if not self._bar.n:  # rows/s and time left should know nothing of the workers' start
             self._bar.start_t = self._bar.last_print_t = time.time() - message["seconds"]
-        self._bar.total = message["epochs"] * message["total_rows"]
-        self._bar.set_description(f"epoch {message['epoch'] + 1}/{message['epochs']}", refresh=False)
+        self._bar.total = runs * whole
+        which = f"fit {before + 1}/{runs}, " if runs > 1 else ""
+        self._bar.set_description(f"{which}epoch {message['epoch'] + 1}/{message['epochs']}", refresh=False)
         labels = {"loss": "loss", "metric": self._metric}
         shown = {label: f"{message[key]:.4f}" for key, label in labels.items() if message.get(key) is not None}
         held_out = (message.get("history") or {}).get("validation_loss")

@@ -28,7 +28,7 @@ from sparkdl.spark.progress import Sender
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
 from sparkdl.training.child import Child, WorkerError
-from sparkdl.training.options import Training
+from sparkdl.training.classes import CLASSES
 from sparkdl.training.recorder import Recorder
 from sparkdl.training.worker import INITIAL, WEIGHTS, Job
 
@@ -55,9 +55,9 @@ def failure_in(text: str) -> str | None:
 def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.RecordBatch]:
     """The body of a task: rows come in, result rows (`RESULT_SCHEMA`) go out.
 
-    Columns in: features (list or binary), label (double or list), key (int64), and perhaps weight (double) and
-    validation (boolean). Out come, by kind: "done" and, of rank 0, "weights"; or "failure", for what would fail again
-    however often Spark tried. Only a process that died is a failure to Spark, which then runs the stage again.
+    Columns in: those of `preparation.SCHEMA`. Out come, by kind: "done" and, of rank 0, "weights"; or "failure", for
+    what would fail again however often Spark tried. Only a process that died is a failure to Spark, which then runs the
+    stage again.
     """
     began = time.time()
     context = BarrierTaskContext.get()
@@ -66,7 +66,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
     if len(hosts) != plan.workers:  # Spark kept the result of a task that ended while another was dying
         raise TaskFailure(f"Only {len(hosts)} of {plan.workers} workers were started again.")
     worker = f"Worker {rank} on {hosts[rank]}"
-    recorder = Recorder(Training.from_json(plan.training).statistics)
+    recorder = Recorder(any(training.get("statistics") for training in plan.trainings))
     environment = _environment(context, plan.device, hosts)
     directory = _new_directory(worker)
     try:
@@ -79,9 +79,10 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             Alarm(hosts[rank]) as alarm,
         ):
             try:
-                rows, wrong = read_rows(batches, plan, directory, worker, recorder)
+                rows, wrong, skipped, classes = read_rows(batches, plan, directory, worker, recorder)
                 read = time.time()
-                own = {"rows": rows, "wrong": wrong, "port": reservation.getsockname()[1], "alarm": alarm.address}
+                own = {"rows": rows, "wrong": wrong, "skipped": skipped}
+                own |= {"port": reservation.getsockname()[1], "alarm": alarm.address}
                 peers = _meet(context, own, environment["JAX_PLATFORMS"])
                 alarm.watch(rank, peers[0]["alarm"], child.give_up)
                 done = _train(child, plan, directory, rank, hosts, peers, sender)
@@ -103,11 +104,13 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             except OSError as error:  # a peer that died between its meeting and the alarm, or a disk
                 raise TaskFailure(f"{worker}: {type(error).__name__}: {error}.") from None
         _record_start(recorder, read, done)
-        done["events"] = [
-            event | {"start": event["start"] + alarm.offset} for event in [*recorder.events, *done["events"]]
-        ]
+        for run in done["runs"]:
+            if run["events"]:
+                events = [*recorder.events, *run["events"]]
+                run["events"] = [event | {"start": event["start"] + alarm.offset} for event in events]
         times = {"began": began, "read": read, "ended": time.time()}
-        yield _result(rank, "done", 0, json.dumps(done | times | {"host": hosts[rank], "rows": rows[0]}).encode())
+        told = {"host": hosts[rank], "rows": rows[0], "skipped": skipped, "classes": classes}
+        yield _result(rank, "done", 0, json.dumps(done | times | told).encode())
         with weights:  # whose file is open still and gone already, so that nothing is left if Spark ends this process
             for number, chunk in enumerate(iter(lambda: weights.read(CHUNK_BYTES), b"")):
                 yield _result(rank, "weights", number, chunk)
@@ -166,7 +169,9 @@ def _meet(context: BarrierTaskContext, own: dict[str, Any], platform: str) -> li
                 )
     rows, held_out = (sum(peer["rows"][part] for peer in peers) for part in (0, 1))
     if not rows:
+        bad = sum(count for peer in peers for count in peer["skipped"].values())
         hint = f"all {held_out} are marked for validation" if held_out else "check the data and its filters"
+        hint += f"; {bad} were skipped, as handleInvalid says" if bad else ""
         raise _Refused("ValueError", f"There are no rows to train on; {hint}.")
     return peers
 
@@ -183,7 +188,7 @@ def _train(
     """Have the child train; its "done" event with the time it took to join."""
     host = f"[{hosts[0]}]" if ":" in hosts[0] else hosts[0]
     job = Job(
-        training=plan.training,
+        trainings=plan.trainings,
         directory=str(directory),
         rank=rank,
         rows=[peer["rows"][0] for peer in peers],
@@ -191,8 +196,11 @@ def _train(
         coordinator=f"{host}:{peers[0]['port']}",
         start_seconds=START_SECONDS,
     )
-    if plan.initial is not None:
-        (directory / INITIAL).write_bytes(plan.initial)
+    for number, initial in enumerate(plan.initial):
+        if initial is not None:
+            (directory / INITIAL.format(number)).write_bytes(initial())
+    if plan.classes:
+        (directory / CLASSES).write_bytes(plan.classes)
     joined: dict[str, Any] = {}
 
     def on_event(event: dict[str, Any]) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from sparkdl.spark.preparation import Intake
 
 
 @dataclass(frozen=True)
@@ -12,32 +15,29 @@ class TaskPlan:
 
     Attributes
     ----------
-    training : dict
-        A `Training` as JSON.
+    trainings : list of dict
+        A `Training` as JSON for every run on these rows.
     workers : int
         Tasks of the stage.
-    names : dict
-        The user's column names, for messages: features, label, and, where they exist, weight and validation.
-    features_dtype : str
-        Of the features on the way to the device: uint8, float32 or float64.
-    label_list : bool
-        Whether the label column holds lists.
+    intake : Intake
+        What the rows are.
     device : str
         deviceType: auto, cpu or gpu.
     progress : dict or None
         Where to send progress: host, port, token.
     worker_logs : bool
         Whether to send there what workers print.
-    initial : bytes or None
-        Packed weights to start from (see `inference.py`).
+    initial : list of callable or None
+        For every run what gives, on a worker, packed weights to start from (see `inference.py`).
+    classes : bytes
+        Of the user's own layers and losses, as `shipping.py` packs them.
     """
 
-    training: dict[str, Any]
+    trainings: list[dict[str, Any]]
     workers: int
-    names: dict[str, str]
-    features_dtype: str
-    label_list: bool
+    intake: Intake
     device: str
     progress: dict[str, Any] | None
     worker_logs: bool
-    initial: bytes | None
+    initial: list[Callable[[], bytes] | None]
+    classes: bytes = b""

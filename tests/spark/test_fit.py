@@ -47,7 +47,7 @@ def as_bytes(rows: DataFrame) -> DataFrame:
 
 
 def test_a_second_fit_of_equal_shapes_compiles_nothing(spark: SparkSession) -> None:
-    """Whatever the rows hold, as between the folds of a CrossValidator."""
+    """Whatever the settings, as between the maps of a grid."""
 
     def listed(batches: Any) -> Any:
         list(batches)
@@ -63,7 +63,7 @@ def test_a_second_fit_of_equal_shapes_compiles_nothing(spark: SparkSession) -> N
     deep.fit(spark.createDataFrame(table()))
     after = programs()
     assert len(after - before) == 2  # one a rank
-    deep.fit(spark.createDataFrame(table(labels=LABELS[::-1])))
+    deep.fit(spark.createDataFrame(table()), {deep.stepSize: 0.7, deep.seed: 99})
     assert programs() == after
 
 

@@ -69,6 +69,13 @@ def test_the_bar_counts_rows_over_all_epochs(bar: Bar, receiver: Receiver) -> No
     assert bar.values == {"loss": "0.2500", "validation": "0.5000"}
 
 
+def test_the_bar_counts_rows_over_all_fits_that_share_a_job(bar: Bar, receiver: Receiver) -> None:
+    with Sender(receiver.address) as sender:
+        sender.send(MESSAGE | {"runs": [2, 3, 6]})  # 2 done, 3 in one go
+        assert bar.moved.wait(10)
+    assert (bar.text, bar.n, bar.total) == ("fit 3/6, epoch 2/3", 2 * 300 + 3 * 120, 6 * 300)
+
+
 @pytest.mark.parametrize(
     "said",
     [
