@@ -8,16 +8,19 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test lint notebooks benchmarks clean
+.PHONY: help quickstart test test-matrix lint notebooks benchmarks clean
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 quickstart: $(VENV)/installed-plot  ## train a network on the packaged images, on this machine
 	$(RUN) -m sparkdl.quickstart
 
 test: $(VENV)/installed-test  ## run the whole suite
 	$(RUN) -m pytest --numprocesses 3
+
+test-matrix:  ## run the tests of Spark with every pyspark that is supported
+	.ci/test_matrix
 
 lint: $(VENV)/installed-test  ## check style and types
 	$(RUN) -m ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,21 @@ jax.config.update("jax_num_cpu_devices", 3)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-ALONE = ("test_local_cluster.py", "test_processes.py", "test_quickstart.py", "test_task.py")  # none, or their own
+# Java's optimizing compiler is half of a session's work, and pays off in none this short. Subprocesses get these too.
+for _options in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
+    os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1")
+
+# With no session, or with their own.
+ALONE = (
+    "test_columns.py",
+    "test_custom.py",
+    "test_everywhere.py",
+    "test_images.py",
+    "test_processes.py",
+    "test_quickstart.py",
+    "test_slots.py",
+    "test_task.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -23,7 +38,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::")[0]
-            shares = file.startswith(("tests/spark/", "tests/faults/")) and not file.endswith(ALONE)
+            shares = file.startswith(("tests/spark/", "tests/faults/", "tests/fuzz/")) and not file.endswith(ALONE)
             return "the session" if shares else file
 
     return ByFile(config, log)

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from atexit import register
 from collections.abc import Iterator
 from functools import cache
@@ -35,7 +36,9 @@ def find_java() -> str | None:
     return next((_startable(home) for command in _commands() if (home := _home(command))), None)
 
 
-def local_session(master: str = "local[2]", app_name: str = "sparkdl", **conf: Setting) -> SparkSession:
+def local_session(
+    master: str = "local[2]", app_name: str = "sparkdl", *, connect: bool = False, **conf: Setting
+) -> SparkSession:
     """A Spark session on this machine, or the one that runs already.
 
     Sets JAVA_HOME for this process and, unless they are set, PYSPARK_PYTHON, PYSPARK_DRIVER_PYTHON and, for a local
@@ -47,6 +50,9 @@ def local_session(master: str = "local[2]", app_name: str = "sparkdl", **conf: S
         Spark's master URL: local[n] has n task slots.
     app_name : str, default "sparkdl"
         The application's name.
+    connect : bool, default False
+        Whether to be a client of a Spark Connect server, which starts with this session, in a process of its own, and
+        ends with it; needs the extra `connect`.
     **conf
         Further settings by their Spark names, as in ``**{"spark.driver.memory": "8g"}``; they go before ours.
 
@@ -80,7 +86,12 @@ def local_session(master: str = "local[2]", app_name: str = "sparkdl", **conf: S
     }
     if master.startswith("local"):  # a laptop's own name often resolves to nothing, or to yesterday's network
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return SparkSession.builder.master(master).appName(app_name).config(map=settings | conf).getOrCreate()
+    builder = SparkSession.builder.appName(app_name).config(map=settings | conf)
+    if not connect:
+        return builder.master(master).getOrCreate()
+    with warnings.catch_warnings():  # of settings that the server has started with, and that it is told once more
+        warnings.filterwarnings("ignore", "Failed to set ")
+        return builder.remote(master).getOrCreate()
 
 
 def _commands() -> Iterator[str]:

@@ -1,0 +1,106 @@
+"""What a session over Spark Connect has instead of a SparkContext, so that the rest need not know which one it has."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+
+
+def over_connect(session: SparkSession) -> bool:
+    """Whether the session is a client of Spark Connect."""
+    return type(session).__module__.startswith("pyspark.sql.connect.")
+
+
+def identity(session: SparkSession) -> str:
+    """Names what is shared by `shared`: the session over Spark Connect, else the application."""
+    return session.session_id if over_connect(session) else session.sparkContext.applicationId  # type: ignore
+
+
+def shared(session: SparkSession, data: bytes) -> Callable[[], bytes]:
+    """Sends bytes to every executor once; what is returned gives them, in a task.
+
+    A broadcast variable or, over Spark Connect, a file of the session, as plans there may not exceed 128 MiB. Either
+    stays until the application or the session ends.
+    """
+    if not over_connect(session):
+        return partial(_of_broadcast, session.sparkContext.broadcast(data))
+    name = f"sparkdl-{hashlib.sha256(data).hexdigest()}"
+    with tempfile.TemporaryDirectory(prefix="sparkdl-") as folder:
+        path = Path(folder, name)
+        path.write_bytes(data)
+        session.addArtifacts(str(path), file=True)
+    return partial(_of_file, name)
+
+
+def parallelism(session: SparkSession) -> int:
+    """Tasks that the cluster is thought to run at once; no less than there are, if the session knows."""
+    if not over_connect(session):
+        return session.sparkContext.defaultParallelism
+    known = setting(session, "spark.default.parallelism", "")
+    slots = int(known) if known else local_slots(setting(session, "spark.master", ""), 1)
+    return slots or int(setting(session, "spark.sql.shuffle.partitions", "200"))
+
+
+def driver_address(session: SparkSession) -> tuple[str, str]:
+    """Where workers reach this process, and the address to listen on; over Spark Connect it is not Spark's driver."""
+    host = setting(session, "spark.driver.host", "localhost")
+    bind = setting(session, "spark.driver.bindAddress", host)
+    if not over_connect(session):
+        return host, bind
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((session.client.host, 1))  # sends nothing, but finds the way
+            own = probe.getsockname()[0]
+    except OSError:
+        return host, bind
+    return (host, bind) if own.startswith("127.") else (own, own)
+
+
+def local_slots(master: str, cpus: int) -> int | None:
+    """Tasks of so many CPUs that a local master can run at once; None where that is not known from its name."""
+    if master == "local":
+        return 1
+    if found := re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master):
+        cores = os.cpu_count() or 1 if found[1] == "*" else int(found[1])
+        return cores // cpus
+    if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
+        return int(found[1]) * (int(found[2]) // cpus)
+    return None
+
+
+def registered_slots(session: SparkSession) -> int | None:
+    """Tasks that the executors there are by now can run at once; None over Spark Connect, which does not tell."""
+    if over_connect(session):
+        return None
+    context = session.sparkContext._jsc.sc()  # type: ignore[union-attr]
+    return context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+
+
+def setting(session: SparkSession, key: str, default: str) -> str:
+    """A setting of the session, or of its server over Spark Connect."""
+    return session.conf.get(key, default) or default
+
+
+# On the worker.
+
+
+def _of_broadcast(broadcast: Broadcast[bytes]) -> bytes:
+    return broadcast.value
+
+
+def _of_file(name: str) -> bytes:
+    from pyspark import SparkFiles  # which a client without a Spark of its own has not
+
+    return Path(SparkFiles.get(name)).read_bytes()

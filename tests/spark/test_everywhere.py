@@ -1,0 +1,227 @@
+"""Classic sessions, executors of their own, Spark Connect: the same weights, bit for bit, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.feature import MinMaxScaler
+from pyspark.ml.functions import array_to_vector, vector_to_array
+from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from spark_cases import NETWORK, arrays, same_bits, table
+
+from sparkdl import DeepClassificationModel, DeepClassifier
+from sparkdl.spark import local_session
+
+MASTERS = {"classic": "local[2]", "cluster": "local-cluster[2,1,1024]", "connect": "local[2]"}
+SETTINGS = {
+    "spark.executor.memory": "1g",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": 2,
+    "spark.speculation": True,  # of other stages; Spark has no barrier task run twice, so that nothing may change
+    "spark.speculation.interval": "100ms",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",  # while an executor is being replaced
+}
+DEADLINE_SECONDS = 600.0
+ENDLESS = 10**6
+LONG = 400  # epochs: enough for an executor to die in
+START = {"dense_1": {"kernel": np.ones((4, 5), np.float32), "bias": np.linspace(-1, 1, 5, dtype=np.float32)}}
+
+# What a session of each kind does, in a process of its own.
+
+
+def classifier(epochs: int = 2, **params: Any) -> DeepClassifier:
+    return DeepClassifier(**({"network": NETWORK, "numWorkers": 2, "maxIter": epochs, "batchSize": 8} | params))
+
+
+def check(kind: str, folder: Path) -> None:
+    """Write to `folder` what fits, predictions and measures come to; a cluster is then struck, until it is killed."""
+    session = local_session(MASTERS[kind], connect=kind == "connect", **SETTINGS)
+    columns = {"fold": F.col("id") % 2, "vector": array_to_vector("features")}
+    rows = session.createDataFrame(table()).withColumns(columns)
+    told: dict[str, Any] = {}
+
+    fitted = classifier(initialModel=START).fit(rows)
+    fitted.save(str(folder / "model"))
+    fitted.write().overwrite().save(str(folder / "model"))
+    loaded = DeepClassificationModel.load(str(folder / "model"))
+    told["loaded"] = same_bits(arrays(loaded), arrays(fitted))
+    told["predictions"] = predictions(loaded.transform(rows.repartition(2)))
+    told["loss"] = fitted.evaluate(rows).loss
+    told["losses"] = [row.loss for row in fitted.score_rows(rows).orderBy("id").select("loss").collect()]
+
+    scaler = MinMaxScaler(inputCol="vector", outputCol="scaled", max=255.0)
+    pipeline = Pipeline(stages=[scaler, (deep := classifier(featuresCol="scaled", numWorkers=1))])
+    tuning = CrossValidator(
+        estimator=pipeline,
+        estimatorParamMaps=ParamGridBuilder().addGrid(deep.stepSize, [0.05]).build(),
+        evaluator=MulticlassClassificationEvaluator(metricName="accuracy"),
+        numFolds=2,
+        foldCol="fold",
+    )
+    tuned = tuning.fit(rows)
+    tuned.save(str(folder / "tuned"))
+    chosen = CrossValidatorModel.load(str(folder / "tuned")).bestModel
+    assert isinstance(chosen, PipelineModel)
+    told["tuned"] = predictions(chosen.transform(rows))
+    told["accuracy"] = tuned.avgMetrics
+    write(folder / "fitted.npz", arrays(fitted))
+    write(folder / "tuned.npz", arrays(chosen.stages[1]))
+
+    if kind == "classic":
+        write(folder / "long.npz", arrays(classifier(LONG).fit(rows)))
+    if kind == "cluster":
+        long_fit_that_loses_an_executor(rows, folder)
+    (folder / "told.json").write_text(json.dumps(told))
+    if kind == "cluster":
+        classifier(ENDLESS).fit(rows)  # killed with its driver
+    session.stop()
+
+
+def predictions(scored: DataFrame) -> list[list[float]]:
+    """Every row's class and probabilities."""
+    chosen = scored.orderBy("id").select("prediction", vector_to_array("probability").alias("probability"))
+    return [[row.prediction, *row.probability] for row in chosen.collect()]
+
+
+def write(path: Path, weights: dict[str, Any]) -> None:
+    np.savez(path, **weights)
+
+
+def long_fit_that_loses_an_executor(rows: DataFrame, folder: Path) -> None:
+    """Write the weights, and which step Spark's second attempt went on from."""
+    kept = folder / "kept"
+    threading.Thread(target=kill_an_executor, args=(kept,), daemon=True).start()
+    struck = classifier(LONG).setCheckpointDir(str(kept)).setCheckpointInterval(20).fit(rows)
+    write(folder / "long.npz", arrays(struck))
+    (folder / "resumed.json").write_text(json.dumps(struck.summary.resumedFrom))
+
+
+def kill_an_executor(kept: Path) -> None:
+    """Once the fit has saved a checkpoint."""
+    while not list(kept.rglob("*.ckpt")):
+        time.sleep(0.01)
+    os.kill(min(descendants(os.getpid(), "CoarseGrainedExecutorBackend")), signal.SIGKILL)
+
+
+def descendants(ancestor: int, command: str) -> list[int]:
+    """Processes under another whose command holds a text; Linux tells."""
+    parents, found = {}, []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if command.encode() in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:  # gone
+            continue
+
+    def descends(process: int | None) -> bool:
+        return process is not None and (process == ancestor or descends(parents.get(process)))
+
+    return [process for process in found if descends(process)]
+
+
+# What the tests see of it.
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What every kind of session wrote; all of them have ended, the cluster's by a kill while it trained."""
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in MASTERS}
+    drivers = {kind: driver(kind, folder) for kind, folder in folders.items()}
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    try:
+        for kind, process in drivers.items():
+            while process.poll() is None and not (kind == "cluster" and trains_for_ever(process, folders[kind])):
+                assert time.monotonic() < deadline, log(folders[kind])
+                time.sleep(0.1)
+            assert process.poll() == (None if kind == "cluster" else 0), log(folders[kind])
+    finally:
+        for process in drivers.values():
+            process.kill()
+            process.wait()
+    return folders
+
+
+def driver(kind: str, folder: Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "SPARK_TESTING": "1",  # a Connect server then takes any free port
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # half the time for a session this short
+    }
+    command = [sys.executable, __file__, kind, str(folder)]
+    with (folder / "log").open("w") as stream:
+        return subprocess.Popen(command, stdout=stream, stderr=stream, cwd=folder, env=environment)
+
+
+def trains_for_ever(process: subprocess.Popen[bytes], folder: Path) -> bool:
+    return (folder / "told.json").exists() and len(descendants(process.pid, "sparkdl.training")) == 2
+
+
+def log(folder: Path) -> str:
+    return (folder / "log").read_text()
+
+
+def remains(folder: Path) -> list[str]:
+    """Processes of a session, which know its local disk from their environment, and folders of its fits."""
+    found = glob(f"{folder}/local/**/sparkdl-*", recursive=True)
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder).encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_text())
+        except OSError:  # gone, or somebody else's
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def told(folders: dict[str, Path]) -> dict[str, dict[str, Any]]:
+    return {kind: json.loads((folder / "told.json").read_text()) for kind, folder in folders.items()}
+
+
+@pytest.mark.parametrize("kind", ["cluster", "connect"])
+@pytest.mark.parametrize("name", ["fitted", "tuned"])
+def test_the_weights_are_those_of_a_classic_session(folders: dict[str, Path], kind: str, name: str) -> None:
+    expected, actual = (dict(np.load(folders[each] / f"{name}.npz")) for each in ("classic", kind))
+    assert same_bits(actual, expected)
+
+
+@pytest.mark.parametrize("kind", ["cluster", "connect"])
+def test_what_a_model_tells_is_what_it_tells_in_a_classic_session(told: dict[str, Any], kind: str) -> None:
+    assert told[kind] == told["classic"]
+
+
+def test_a_model_is_loaded_as_it_was_saved(told: dict[str, dict[str, Any]]) -> None:
+    assert [kind for kind in MASTERS if not told[kind]["loaded"]] == []
+
+
+def test_an_executor_that_is_killed_does_not_change_the_weights(folders: dict[str, Path]) -> None:
+    struck, undisturbed = (dict(np.load(folders[kind] / "long.npz")) for kind in ("cluster", "classic"))
+    assert json.loads((folders["cluster"] / "resumed.json").read_text())[0] >= 20
+    assert same_bits(struck, undisturbed)
+
+
+@pytest.mark.parametrize("kind", MASTERS)
+def test_nothing_is_left_of_a_session_that_stopped_or_was_killed(folders: dict[str, Path], kind: str) -> None:
+    deadline = time.monotonic() + 20
+    while left := remains(folders[kind]):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    check(sys.argv[1], Path(sys.argv[2]))
