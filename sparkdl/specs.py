@@ -7,6 +7,7 @@ as they are written, and turn into plain JSON and back.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, Self
@@ -106,7 +107,7 @@ class Spec:
             )
         found = Spec._registry.get(data["type"])
         if found is None:
-            raise ValueError(_unknown(cls, data["type"]))
+            raise _unknown(cls, data["type"])
         if not issubclass(found, cls):
             raise ValueError(f"{data['type']} is another kind of spec than {cls.__name__}.")
         arguments = {name: _decoded(value) for name, value in data.items() if name not in ("type", "format")}
@@ -138,12 +139,12 @@ class Spec:
         if isinstance(value, str):
             wanted = value.replace("_", "").lower()
             for name, found in Spec._registry.items():
-                if name.lower() == wanted and issubclass(found, cls) and found is not cls:
+                if (name.lower() == wanted or name == value) and issubclass(found, cls) and found is not cls:
                     try:
                         return found()
                     except TypeError as error:
                         raise ValueError(f"{value!r} needs arguments: {error}; write {name}(...).") from None
-        raise ValueError(_unknown(cls, value))
+        raise _unknown(cls, value)
 
 
 def check_range(spec: Spec, interval: str, *names: str) -> None:
@@ -169,14 +170,31 @@ def check_range(spec: Spec, interval: str, *names: str) -> None:
             )
 
 
-def _unknown(cls: type[Spec], value: Any) -> str:
+class MissingClass(ValueError):
+    """JSON names a class of a user's own that is not there."""
+
+
+def _unknown(cls: type[Spec], value: Any) -> ValueError:
     text = str(value)
     if isinstance(value, str) and "." in text:
-        module, _, name = text.rpartition(".")
-        return f"The {cls.__name__} {name!r} is defined in module {module!r}, which is not imported; import it first."
+        return MissingClass(_missing(text))
     names = sorted(
         name
         for name, found in Spec._registry.items()
         if issubclass(found, cls) and not found.__subclasses__() and "." not in name
     )
-    return f"{cls.__name__} is expected, received {value!r}; choose one of {', '.join(names)}."
+    return ValueError(f"{cls.__name__} is expected, received {value!r}; choose one of {', '.join(names)}.")
+
+
+def _missing(text: str) -> str:
+    """What to say of a class that is not sparkdl's and that JSON names `text`, "module.Class"."""
+    module, _, name = text.rpartition(".")
+    function, local, _ = text.partition(".<locals>.")
+    what = f"The class {name!r}"
+    if local:
+        return f"{what} is defined within the function {function!r}, which has not run here; call it first."
+    if text.startswith("__main__."):
+        return f"{what} was defined in a script or notebook (module '__main__'); define it in this one first."
+    if module in sys.modules:
+        return f"{what} is not defined in module {module!r} as it is imported here; import the one that has it."
+    return f"{what} is defined in module {module!r}, which is not imported; import it first."

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from sparkdl.specs import Spec
+from sparkdl.specs import MissingClass, Spec
 
 
 def spec_text(family: type[Spec]) -> Callable[[Any], str]:
@@ -15,6 +15,8 @@ def spec_text(family: type[Spec]) -> Callable[[Any], str]:
     def convert(value: Any) -> str:
         try:
             return json.dumps(family.of(value).to_json(), sort_keys=True)
+        except MissingClass:
+            raise
         except ValueError as error:
             raise TypeError(str(error)) from None  # what pyspark expects of a converter
 

@@ -1,0 +1,106 @@
+"""Packs the classes of layers, losses and other specs that a user's program defines, to take them to the workers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pyspark import cloudpickle
+
+from sparkdl.specs import Spec
+
+# All workers have these, wherever they lie.
+EVERYWHERE = {"sparkdl", "pyspark", "py4j", "jax", "jaxlib", "optax", "numpy", "pyarrow", "pandas"}
+_registering = threading.Lock()
+
+
+def packed_classes(*specs: Spec) -> bytes:
+    """The classes of these specs, and of all specs within them, that are not sparkdl's; b"" where there are none.
+
+    They go by value, with the functions and constants that they use: those of a notebook, a script, or a module beside
+    it. What is installed goes by name, and is imported on the workers.
+
+    Returns
+    -------
+    bytes
+        For `training/classes.py`: the names as a line of JSON, then a pickle.
+
+    Raises
+    ------
+    ValueError
+        A class holds what cannot be sent; the message names the class and the reason.
+    """
+    classes = {name: found for spec in specs for name, found in _foreign(spec)}
+    if not classes:
+        return b""
+    with _by_value(_own_modules()):
+        try:
+            data: bytes = cloudpickle.dumps(list(classes.values()))
+        except Exception as error:
+            name = next((name for name, found in classes.items() if not _can_be_sent(found)), ", ".join(classes))
+            raise ValueError(
+                f"The class {name} cannot be sent to the workers: {error}; "
+                "keep that out of the class and of what it uses, or install its module on every machine."
+            ) from error
+    return json.dumps(list(classes)).encode() + b"\n" + data
+
+
+def _can_be_sent(found: type[Spec]) -> bool:
+    try:
+        cloudpickle.dumps(found)
+    except Exception:
+        return False
+    return True
+
+
+def _foreign(value: Any) -> Iterator[tuple[str, type[Spec]]]:
+    """Type names and classes of a spec and the specs within it, but for sparkdl's."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _foreign(item)
+    if isinstance(value, Spec):
+        if type(value).__module__.partition(".")[0] != "sparkdl":
+            yield type(value).type_name(), type(value)
+        for field in fields(value):
+            yield from _foreign(getattr(value, field.name))
+
+
+def _own_modules() -> list[ModuleType]:
+    """Imported modules that lie in the user's own folders, which workers may not have."""
+    standard = tuple(f"{Path(sysconfig.get_path(name))}/" for name in ("stdlib", "platstdlib"))
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if (
+            isinstance(file, str)
+            and file.endswith(".py")
+            and not file.startswith(standard)
+            and not {"site-packages", "dist-packages"} & set(Path(file).parts)
+            and name.partition(".")[0] not in EVERYWHERE
+            and module.__name__ == name != "__main__"
+        ):
+            found.append(module)
+    return found
+
+
+@contextmanager
+def _by_value(modules: list[ModuleType]) -> Iterator[None]:
+    """A context in which cloudpickle takes along what it finds in these modules, rather than import it again."""
+    with _registering:  # cloudpickle has one list for all threads
+        known = cloudpickle.cloudpickle.list_registry_pickle_by_value()
+        added = [module for module in modules if module.__name__ not in known]
+        for module in added:
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            for module in added:
+                cloudpickle.unregister_pickle_by_value(module)
