@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
-from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable, MLReader, MLWritable, MLWriter
+from pyarrow import parquet
+from pyspark.errors import PySparkException
+from pyspark.ml.util import MLReadable, MLReader, MLWritable, MLWriter
 from pyspark.sql import SparkSession
 
 from sparkdl.layers.base import Weights
-from sparkdl.network import named_arrays, nested_weights
+from sparkdl.spark.weight_rows import assembled, digest, tables
+from sparkdl.specs import MissingClass
 
-FORMAT = 1  # of the directory
-PART_BYTES = 4 << 20  # of one Parquet cell
+FORMAT = 2  # of the directory; 1 had neither paramsDigest nor weightsFiles
+METADATA_BYTES = 64 << 20  # more than any network's description has
+UNSIGNED = ("timestamp", "sparkVersion", "paramsDigest")  # what paramsDigest does not cover
 
 Stage = TypeVar("Stage", bound=Any)
 
@@ -24,24 +30,53 @@ Stage = TypeVar("Stage", bound=Any)
 class StageWriter(MLWriter):
     """Writes a stage's Params and, if it has weights, those.
 
-    Layout: `metadata/` as Spark ML writes it, with `sparkdlFormat` and `weightsDigest`; `weights/` as Parquet rows
-    (name string, dtype string, shape array<int>, part int, data binary): C order, little-endian, cut into parts.
+    Layout: `weights/` as Parquet rows (name string, dtype string, shape array<int>, part int, data binary): C order,
+    little-endian, cut into parts; then `metadata/`, one line of JSON as Spark ML writes it, with `sparkdlFormat`,
+    `weightsDigest` of the arrays, `weightsFiles` with the SHA-256 of every file, and `paramsDigest` of the rest.
+    Metadata come last, so that a save that failed cannot be loaded.
     """
 
     def __init__(self, instance: Any) -> None:
         super().__init__()
         self.instance = instance
 
+    def save(self, path: str) -> None:
+        """Save the stage at `path`, which must be empty or not there unless `overwrite()` was called.
+
+        Raises
+        ------
+        FileExistsError
+            There are files.
+        """
+        # Not by MLWriter: on Spark Connect, its overwrite needs a JVM that is not there (SPARK-55452).
+        if self.shouldOverwrite:
+            _clear(self.sparkSession, path)
+        elif _files(self.sparkSession, path):
+            raise FileExistsError(f"{path} already exists; save elsewhere, or with write().overwrite().save(path).")
+        self.saveImpl(path)
+
     def saveImpl(self, path: str) -> None:
-        weights = getattr(self.instance, "_weights", None)
-        extra: dict[str, Any] = {"sparkdlFormat": FORMAT}
+        session, stage = self.sparkSession, self.instance
+        metadata = {
+            "class": _class_name(type(stage)),
+            "timestamp": int(time.time() * 1000),
+            "sparkVersion": session.version,
+            "uid": stage.uid,
+            "paramMap": {param.name: value for param, value in stage._paramMap.items()},
+            "defaultParamMap": {param.name: value for param, value in stage._defaultParamMap.items()},
+            "sparkdlFormat": FORMAT,
+        }
+        weights = getattr(stage, "_weights", None)
         if weights is not None:
-            extra["weightsDigest"] = _digest(weights)
-        session = self.sparkSession
-        DefaultParamsWriter.saveMetadata(self.instance, path, session, extraMetadata=extra)
-        if weights is not None:
-            table = _table(weights)
-            session.createDataFrame(table).coalesce(1).write.parquet(f"{path}/weights")
+            for table in tables(weights):
+                rows = session.createDataFrame(table).coalesce(1)
+                rows.write.mode("append").option("compression", "none").parquet(f"{path}/weights")
+            files = session.read.format("binaryFile").load(f"{path}/weights").selectExpr("path", "sha2(content, 256)")
+            metadata["weightsDigest"] = digest(weights)
+            metadata["weightsFiles"] = {file.rsplit("/", 1)[1]: hashed for file, hashed in files.collect()}
+        metadata["paramsDigest"] = _params_digest(metadata)
+        line = session.createDataFrame([(json.dumps(metadata),)], "value string").coalesce(1)
+        line.write.option("compression", "none").text(f"{path}/metadata")
 
 
 class StageReader(MLReader[Stage]):
@@ -56,20 +91,26 @@ class StageReader(MLReader[Stage]):
 
         Raises
         ------
+        FileNotFoundError
+            There is no saved stage.
         ValueError
             The directory holds another class, is of a newer format, or is damaged; the message says which.
         """
         session = self.sparkSession
-        metadata = DefaultParamsReader.loadMetadata(path, session)
-        expected = f"{self.cls.__module__}.{self.cls.__name__}"
-        if metadata["class"] != expected:
-            raise ValueError(f"{path} holds a {metadata['class']}, not a {expected}; load it with that class.")
-        _check_format(path, metadata)
-        stage = self.cls()
-        stage._resetUid(metadata["uid"])
-        DefaultParamsReader.getAndSetParams(stage, metadata)
+        metadata = _metadata(session, path)
+        found, expected = metadata["class"], _class_name(self.cls)
+        if found != expected:
+            raise ValueError(f"{path} holds a {_short(found)}, not a {expected}; load it with that class.")
+        _check(path, metadata)
+        with _explained(path):
+            stage = self.cls()
+            stage._resetUid(metadata["uid"])
+            _set_each(stage, metadata["defaultParamMap"], lambda name, value: stage._setDefault(**{name: value}))
+            _set_each(stage, metadata["paramMap"], lambda name, value: stage._set(**{name: value}))
         if "weightsDigest" in metadata:
-            stage._restore(_verified(session, path, metadata))
+            weights = _weights(session, path, metadata)
+            with _explained(path):
+                stage._restore(weights)
         return stage
 
 
@@ -98,74 +139,136 @@ def read_weights(path: str, session: SparkSession) -> Weights:
 
     Raises
     ------
+    FileNotFoundError
+        There is no saved stage.
     ValueError
         The directory holds something else, is of a newer format, or is damaged; the message says which.
     """
-    metadata = DefaultParamsReader.loadMetadata(path, session)
-    if not metadata["class"].startswith("sparkdl.") or "weightsDigest" not in metadata:
-        raise ValueError(f"{path} holds a {metadata['class']} without weights of its own; name a saved DeepModel.")
-    _check_format(path, metadata)
-    return _verified(session, path, metadata)
+    metadata = _metadata(session, path)
+    kind = metadata["class"]
+    if not kind.startswith("sparkdl.") or "weightsDigest" not in metadata:
+        raise ValueError(f"{path} holds a {_short(kind)} without weights of its own; name a saved DeepModel.")
+    _check(path, metadata)
+    return _weights(session, path, metadata)
 
 
-def _check_format(path: str, metadata: dict[str, Any]) -> None:
+def _class_name(cls: type[Any]) -> str:
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+def _clear(session: SparkSession, path: str) -> None:
+    """Leave an empty directory: what Spark overwrites with no rows, on any filesystem and on Spark Connect."""
+    nothing = session.range(0).selectExpr("id AS part", "'' AS value").write.mode("overwrite").partitionBy("part")
+    nothing = nothing.option("partitionOverwriteMode", "static")
+    nothing.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").text(path)
+
+
+def _files(session: SparkSession, path: str, pattern: str = "*") -> list[str]:
+    """Names of the files in and below a directory; none if it is not there."""
+    files = session.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", pattern)
+    try:
+        return sorted(uri.rsplit("/", 1)[1] for uri in files.load(path).inputFiles())
+    except PySparkException as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return []
+        raise
+
+
+def _contents(session: SparkSession, path: str, files: str, most: int = 1 << 31) -> list[bytes]:
+    """What is in the files of a directory of at most so many bytes; none if there are none.
+
+    As bytes: Spark's own readers of text and Parquet decompress and allocate as a damaged file says, and the JVM ends
+    when that is too much.
+    """
+    reader = session.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", files)
+    try:
+        rows = reader.load(path).where(f"length <= {most}").select("content").collect()
+    except Exception as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return []
+        if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):  # py4j's own errors
+            raise
+        lines = [line.removeprefix(": ") for line in str(error).splitlines()]
+        raise ValueError(next(line for line in lines if not line.startswith("An error occurred while"))) from None
+    return [bytes(row.content) for row in rows]
+
+
+def _metadata(session: SparkSession, path: str) -> dict[str, Any]:
+    with _explained(path):
+        found = _contents(session, f"{path}/metadata", "part-*", METADATA_BYTES)
+    if not found:
+        raise FileNotFoundError(f"{path} holds no saved stage, as there is no {path}/metadata; check the path.")
+    with _explained(path):
+        if len(found) > 1:
+            raise ValueError(f"there are {len(found)} files of metadata.")
+        metadata = json.loads(found[0].decode())
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("class"), str):
+            raise ValueError("its metadata name no class.")
+        return metadata
+
+
+def _check(path: str, metadata: dict[str, Any]) -> None:
+    """ValueError unless this format is known and the metadata are as they were saved."""
     version = metadata.get("sparkdlFormat")
-    if version != FORMAT:
-        raise ValueError(f"{path} is in format {version}, this sparkdl reads format {FORMAT}; upgrade sparkdl.")
+    if type(version) is not int or not 1 <= version <= FORMAT:
+        raise ValueError(
+            f"{path} is in format {_short(version)}, this sparkdl reads formats 1 to {FORMAT}; upgrade sparkdl."
+        )
+    with _explained(path):
+        if (version > 1 or "paramsDigest" in metadata) and metadata.get("paramsDigest") != _params_digest(metadata):
+            raise ValueError("its metadata are not those that were saved.")
 
 
-def _verified(session: SparkSession, path: str, metadata: dict[str, Any]) -> Weights:
-    weights = _weights(session, path)
-    if _digest(weights) != metadata["weightsDigest"]:
-        raise ValueError(f"The weights in {path} are not those that were saved; the directory is damaged.")
+def _params_digest(metadata: dict[str, Any]) -> str:
+    signed = {name: value for name, value in metadata.items() if name not in UNSIGNED}
+    return hashlib.sha256(json.dumps(signed, sort_keys=True).encode()).hexdigest()
+
+
+def _set_each(stage: Any, values: dict[str, Any], setter: Callable[[str, Any], Any]) -> None:
+    for name, value in values.items():
+        if not stage.hasParam(name):
+            raise ValueError(f"{type(stage).__name__} has no Param {name!r}; a newer sparkdl may have saved it.")
+        setter(name, value)
+
+
+def _weights(session: SparkSession, path: str, metadata: dict[str, Any]) -> Weights:
+    folder = f"{path}/weights"
+    with _explained(path):
+        weights = assembled(_tables(session, folder, metadata.get("weightsFiles")))
+        if digest(weights) != metadata["weightsDigest"]:
+            raise ValueError("its weights are not those that were saved.")
     return weights
 
 
-def _table(weights: Weights) -> pa.Table:
-    rows = []
-    for name, array in named_arrays(weights):
-        data = _little_endian(array).tobytes()
-        for part in range(max(1, math.ceil(len(data) / PART_BYTES))):
-            piece = data[part * PART_BYTES : (part + 1) * PART_BYTES]
-            rows.append(
-                {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "part": part, "data": piece}
-            )
-    schema = pa.schema(
-        [
-            ("name", pa.string()),
-            ("dtype", pa.string()),
-            ("shape", pa.list_(pa.int32())),
-            ("part", pa.int32()),
-            ("data", pa.binary()),
-        ]
-    )
-    return pa.Table.from_pylist(rows, schema)
+def _tables(session: SparkSession, folder: str, digests: dict[str, str] | None) -> Iterable[pa.Table]:
+    """The Parquet files, one at a time, each parsed only when its bytes are known to be those that were saved."""
+    for name in _files(session, folder, "*.parquet") if digests is None else digests:
+        if not re.fullmatch(r"part-[\w.-]+\.parquet", name):
+            raise ValueError(f"{name!r} is no name of a file of weights.")
+        content = b"".join(_contents(session, f"{folder}/{name}", "*"))
+        if digests is not None and hashlib.sha256(content).hexdigest() != digests[name]:
+            raise ValueError(f"file weights/{name} is {'not as it was saved' if content else 'missing'}.")
+        yield parquet.ParquetFile(pa.BufferReader(content)).read()
 
 
-def _weights(session: SparkSession, path: str) -> Weights:
-    rows = session.read.parquet(f"{path}/weights").toArrow().to_pylist()
-    pieces: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: row["part"]):
-        pieces.setdefault(row["name"], []).append(row)
-    arrays = {}
-    for name in sorted(pieces):
-        first = pieces[name][0]
-        data = b"".join(piece["data"] for piece in pieces[name])
-        kind = np.dtype(first["dtype"])
-        if kind.kind not in "fiu" or len(data) != kind.itemsize * math.prod(first["shape"]):
-            raise ValueError(f"Weight {name!r} in {path} is damaged: its bytes do not fill {first['shape']} {kind}.")
-        arrays[name] = np.frombuffer(data, kind.newbyteorder("<")).astype(kind).reshape(first["shape"])
-    return nested_weights(arrays)
+def _short(value: Any) -> str:
+    """As text on one line that is not too long to read."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 500 else f"{text[:500]}..."
 
 
-def _digest(weights: Weights) -> str:
-    """SHA-256 over names, dtypes, shapes and bytes."""
-    digest = hashlib.sha256()
-    for name, array in sorted(named_arrays(weights), key=lambda item: item[0]):
-        digest.update(json.dumps([name, array.dtype.name, list(array.shape)]).encode())
-        digest.update(_little_endian(array).tobytes())
-    return digest.hexdigest()
-
-
-def _little_endian(array: Any) -> np.ndarray[Any, Any]:
-    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turns whatever damaged metadata or rows make readers, parsers and constructors raise into one sentence."""
+    try:
+        yield
+    except ConnectionError:  # to Spark
+        raise
+    except MissingClass as error:
+        raise ValueError(f"{path} cannot be loaded: {error}") from None
+    except Exception as error:
+        kind = "" if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__} "
+        reason = _short(f"{kind}{error}").rstrip(".")
+        raise ValueError(
+            f"{path} cannot be loaded: {reason}; save the stage again, or upgrade sparkdl if a newer one saved it."
+        ) from None

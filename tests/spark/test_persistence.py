@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import OneVsRestModel
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.feature import StringIndexer
-from pyspark.ml.tuning import CrossValidatorModel
+from pyspark.ml.tuning import CrossValidatorModel, TrainValidationSplitModel
 from pyspark.sql import DataFrame, SparkSession
 from spark_cases import NETWORK, a_model, arrays, same_bits
 
@@ -22,6 +25,8 @@ from sparkdl import (
     DeepRegressor,
 )
 from sparkdl.optimizers import Momentum
+from sparkdl.spark import persistence, weight_rows
+from sparkdl.spark.persistence import _params_digest
 
 
 def params(stage: Any) -> dict[str, Any]:
@@ -80,14 +85,94 @@ def test_a_cross_validator_comes_back(cross_validated: CrossValidatorModel, rows
     assert found == known
 
 
+def test_models_come_back_from_within_others(spark: SparkSession, tmp_path: Path) -> None:
+    models = [a_model(), a_model()]
+    estimator, evaluator = DeepClassifier(network=NETWORK), MulticlassClassificationEvaluator()
+    chosen = TrainValidationSplitModel(models[0], [0.5])
+    chosen._set(estimator=estimator, evaluator=evaluator, estimatorParamMaps=[{estimator.stepSize: 0.1}])
+    rest = OneVsRestModel(models)
+    rest._set(classifier=estimator)
+    PipelineModel([PipelineModel([chosen]), rest]).save(str(tmp_path / "saved"))
+    outer = PipelineModel.load(str(tmp_path / "saved"))
+    loaded = [outer.stages[0].stages[0].bestModel, *outer.stages[1].models]
+    for found, known in zip(loaded, [models[0], *models], strict=True):
+        assert same_bits(arrays(found), arrays(known))
+        assert (found.uid, params(found)) == (known.uid, params(known))
+
+
 def test_what_is_there_is_overwritten_only_when_asked(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "saved")
     a_model().save(path)
     other = a_model(DeepRegressionModel)
-    with pytest.raises(Exception, match="already exists"):
+    with pytest.raises(FileExistsError, match=r"saved already exists; save elsewhere, or with write\(\).overwrite\(\)"):
         other.save(path)
     other.write().overwrite().save(path)
     assert DeepRegressionModel.load(path).uid == other.uid
+
+
+def test_nothing_of_what_was_there_survives_overwriting(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "saved"
+    PipelineModel(stages=[a_model()]).save(str(path))
+    (path / "notes.txt").write_text("mine")
+    DeepClassifier(network=NETWORK).write().overwrite().save(path.as_uri())
+    assert [found.name for found in path.iterdir()] == ["metadata"]
+
+
+def test_an_empty_folder_may_be_saved_to(spark: SparkSession, tmp_path: Path) -> None:
+    model = a_model()
+    model.save(str(tmp_path))
+    assert same_bits(arrays(DeepClassificationModel.load(str(tmp_path))), arrays(model))
+
+
+def test_any_hadoop_file_system_will_do(spark: SparkSession, tmp_path: Path) -> None:
+    context = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
+    context.set("fs.viewfs.mounttable.sparkdl.link./models", tmp_path.as_uri())
+    model = a_model()
+    path = "viewfs://sparkdl/models/saved"
+    for _ in range(2):
+        PipelineModel(stages=[model]).write().overwrite().save(path)
+    assert same_bits(arrays(PipelineModel.load(path).stages[0]), arrays(model))
+
+
+def test_weights_of_any_size_are_saved_in_parts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weight_rows, "PART_BYTES", 24)
+    monkeypatch.setattr(weight_rows, "FILE_BYTES", 60)
+    model = a_model()
+    model.save(str(tmp_path / "saved"))
+    parts = [parquet.read_table(file).to_pylist() for file in (tmp_path / "saved" / "weights").glob("*.parquet")]
+    sizes = [[len(row["data"]) for row in rows] for rows in parts]
+    assert max(size for file in sizes for size in file) == 24
+    assert max(sum(file) for file in sizes) <= 60
+    assert sum(sum(file) for file in sizes) == sum(array.nbytes for array in arrays(model).values())
+    assert same_bits(arrays(DeepClassificationModel.load(str(tmp_path / "saved"))), arrays(model))
+
+
+def test_a_save_that_failed_cannot_be_loaded(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "saved")
+    a_model().save(path)
+
+    def full(weights: Any) -> str:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(persistence, "digest", full)
+    with pytest.raises(OSError, match="No space left"):
+        a_model().write().overwrite().save(path)
+    assert (tmp_path / "saved" / "weights").exists()
+    with pytest.raises(FileNotFoundError, match="holds no saved stage"):
+        DeepClassificationModel.load(path)
+
+
+def test_nothing_there_is_said_so(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "nowhere"):
+        with pytest.raises(FileNotFoundError, match=f"{name} holds no saved stage, as there is no .*check the path."):
+            DeepClassifier.load(str(tmp_path / name))
+    with pytest.raises(ValueError, match='cannot be loaded: .*No FileSystem for scheme "nonesuch"'):
+        DeepClassifier.load("nonesuch://saved")
 
 
 def test_nothing_saved_is_a_pickle(spark: SparkSession, tmp_path: Path) -> None:
@@ -114,31 +199,69 @@ def test_another_class_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         DeepRegressionModel.load(path)
 
 
-def test_one_changed_byte_is_found(spark: SparkSession, tmp_path: Path) -> None:
+def rewritten(stage: Path, **changes: Any) -> None:
+    """Change fields of the metadata; `paramsDigest` is made to fit."""
+    (file,) = (stage / "metadata").glob("part-*")
+    metadata = json.loads(file.read_text()) | changes
+    if metadata.get("paramsDigest"):
+        metadata["paramsDigest"] = _params_digest(metadata)
+    file.write_text(json.dumps({name: value for name, value in metadata.items() if value is not None}))
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def saved(spark: SparkSession, tmp_path: Path) -> Path:
+    """A saved DeepClassificationModel whose files may be changed without Hadoop's own checksums noticing."""
     a_model().save(str(tmp_path / "saved"))
-    weights = str(tmp_path / "saved" / "weights")
-    parts = spark.read.parquet(weights)
-    table = parts.toArrow().to_pylist()
-    table[0]["data"] = bytes([table[0]["data"][0] ^ 1]) + table[0]["data"][1:]
-    spark.createDataFrame(table, parts.schema).write.mode("overwrite").parquet(weights)
-    with pytest.raises(ValueError, match="The weights in .* are not those that were saved; the directory is damaged."):
-        DeepClassificationModel.load(str(tmp_path / "saved"))
+    for checksum in (tmp_path / "saved").rglob(".*.crc"):
+        checksum.unlink()
+    return tmp_path / "saved"
 
 
-def test_a_lost_part_of_the_weights_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    a_model().save(str(tmp_path / "saved"))
-    weights = str(tmp_path / "saved" / "weights")
-    parts = spark.read.parquet(weights)
-    kept = parts.toArrow().to_pylist()[1:]
-    spark.createDataFrame(kept, parts.schema).write.mode("overwrite").parquet(weights)
-    with pytest.raises(ValueError, match="the directory is damaged"):
-        DeepClassificationModel.load(str(tmp_path / "saved"))
+def loading(path: Path) -> str:
+    """What is said of a damaged directory: one line that names it."""
+    with pytest.raises(ValueError) as raised:
+        DeepClassificationModel.load(str(path))
+    said = str(raised.value)
+    assert said.startswith(str(path))
+    assert "\n" not in said
+    return said
 
 
-def test_a_newer_format_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    a_model().save(str(tmp_path / "saved"))
-    (metadata,) = (tmp_path / "saved" / "metadata").glob("part-*")
-    metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"sparkdlFormat": 2}))
-    metadata.with_name(f".{metadata.name}.crc").unlink()
-    with pytest.raises(ValueError, match="is in format 2, this sparkdl reads format 1; upgrade sparkdl."):
-        DeepClassificationModel.load(str(tmp_path / "saved"))
+def test_damage_is_found(saved: Path) -> None:
+    (weights,) = (saved / "weights").glob("*.parquet")
+    content = weights.read_bytes()
+    for damaged in (content[:-9], content[:99] + bytes([content[99] ^ 1]) + content[100:]):
+        weights.write_bytes(damaged)
+        assert f"file weights/{weights.name} is not as it was saved; save the stage again" in loading(saved)
+    weights.unlink()
+    assert f"file weights/{weights.name} is missing" in loading(saved)
+    (metadata,) = (saved / "metadata").glob("part-*")
+    text = metadata.read_text()
+    metadata.write_text(text.replace('"batchSize": 8', '"batchSize": 9'))
+    assert "its metadata are not those that were saved" in loading(saved)
+    metadata.write_text(text[:70])
+    assert "cannot be loaded: Unterminated string" in loading(saved)
+    metadata.write_text("[" * 10**5)
+    assert "cannot be loaded: RecursionError" in loading(saved)
+
+
+def test_weights_that_are_not_those_of_the_digest_are_refused(saved: Path) -> None:
+    rewritten(saved, weightsDigest="0" * 64)
+    assert "its weights are not those that were saved" in loading(saved)
+
+
+def test_newer_formats_are_refused(saved: Path) -> None:
+    network = json.dumps({**NETWORK.to_json(), "format": 2})
+    rewritten(saved, paramMap={"network": network})
+    assert "This Network is written in format 2, this sparkdl reads up to 1; upgrade sparkdl" in loading(saved)
+    rewritten(saved, paramMap={"dropoutRate": 0.5})
+    assert "DeepClassificationModel has no Param 'dropoutRate'; a newer sparkdl may have saved it" in loading(saved)
+    rewritten(saved, sparkdlFormat=3)
+    assert "is in format 3, this sparkdl reads formats 1 to 2; upgrade sparkdl." in loading(saved)
+
+
+def test_the_first_format_is_still_read(saved: Path) -> None:
+    model = DeepClassificationModel.load(str(saved))
+    rewritten(saved, sparkdlFormat=1, paramsDigest=None, weightsFiles=None)
+    assert same_bits(arrays(DeepClassificationModel.load(str(saved))), arrays(model))
