@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from sparkdl.evaluation import (
     Accumulator,
@@ -26,8 +26,13 @@ from sparkdl.losses import Loss, SoftmaxLoss
 from sparkdl.network import Network
 from sparkdl.spark import columns
 from sparkdl.spark.classification import DeepClassificationModel, classes, probabilities, raw_scores
-from sparkdl.spark.inference import Array, Scoring, in_batches, in_rows, loaded
-from sparkdl.training.step import kept_dtype
+from sparkdl.spark.decoding import decode_features, decode_labels, decode_weights
+from sparkdl.spark.forward import Scoring, in_batches, loaded
+from sparkdl.spark.inference import PART_BYTES
+from sparkdl.spark.layout import VALID, Array, first_status, refusal
+from sparkdl.spark.preparation import REMEDY
+from sparkdl.spark.remote import parallelism
+from sparkdl.spark.shipping import packed_classes
 
 if TYPE_CHECKING:
     from sparkdl.spark.estimator import DeepModel
@@ -67,17 +72,19 @@ class EvaluationPlan:
 
 def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -> Evaluation:
     """The measures of a model on the rows of a DataFrame; see `DeepModel.evaluate`."""
+    columns.check_rows(dataset, "evaluate")
     loss, network = model.getLoss(), model.getNetwork()
     loss.check(network.output_shape())
-    chosen: dict[str, Column] = {
-        "features": columns.features(dataset, model.getFeaturesCol(), kept_dtype(model.getComputeDtype())),
-        "label": columns.labels(dataset, model.getLabelCol()),
-    }
+    if model.getHandleInvalid() == "keep":
+        raise ValueError("handleInvalid must be error or skip in evaluate, received 'keep'; set it on the model.")
+    inputs = columns.features(dataset, model)
+    label, label_list = columns.labels(dataset, model.getLabelCol())
+    chosen = inputs.columns | {"label": label}
     weight = model.getWeightCol() if model.isDefined(model.weightCol) else ""
     if weight:
         chosen["weight"] = columns.numbers(dataset, weight, "weightCol")
-    rows = in_rows(dataset).select(*(column.alias(name) for name, column in chosen.items()))
-    kind = _kind(loss, network.output_shape()[0], dict(rows.dtypes)["label"] != "double")
+    rows = dataset.select(*(column.alias(name) for name, column in chosen.items()))
+    kind = _kind(loss, network.output_shape()[0], label_list)
     strange = [name for name in options if name not in OPTIONS[kind]]
     if strange:
         taken = f"the options are {', '.join(OPTIONS[kind])}" if OPTIONS[kind] else "there are no options"
@@ -89,17 +96,19 @@ def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -
             network=network.to_json(),
             loss=loss.to_json(),
             batch=model.getBatchSize(),
-            column=model.getFeaturesCol(),
+            layout=inputs.layout,
             dtype=model.getComputeDtype(),
             device=model.getDeviceType(),
             label=model.getLabelCol(),
+            strict=model.getHandleInvalid() == "error",
+            classes=packed_classes(network, loss),
         ),
-        weights=partial(getattr, model._broadcast(dataset.sparkSession), "value"),
+        weights=model._sent(dataset.sparkSession),
         decide=_decision(model),
         options=options,
         weight=weight,
     )
-    measures = _measures(plan)  # refuses options out of range before any job
+    measures = _measures(plan, network, loss)  # refuses options out of range before any job
     parts = _parts(rows, plan).toArrow().to_pylist()
     return (_merged(parts) if parts else measures).result()
 
@@ -107,7 +116,7 @@ def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -
 def _parts(rows: DataFrame, plan: EvaluationPlan) -> DataFrame:
     """One row of sums for each task of the last stage."""
     # Twice the slots, so that no slot is left idle for long, however many partitions there are.
-    most = max(MERGED_BY_DRIVER, 2 * rows.sparkSession.sparkContext.defaultParallelism)
+    most = max(MERGED_BY_DRIVER, 2 * parallelism(rows.sparkSession))
     parts = rows.coalesce(most).mapInArrow(partial(_sum_up, plan=plan), PART_SCHEMA)
     if most > MERGED_BY_DRIVER:
         parts = parts.repartition(math.isqrt(most)).mapInArrow(_merge, PART_SCHEMA)
@@ -138,11 +147,12 @@ def _merged(rows: list[dict[str, Any]]) -> Accumulator:
 
 def _sum_up(batches: Iterator[pa.RecordBatch], plan: EvaluationPlan) -> Iterator[pa.RecordBatch]:
     """The sums over a task's rows as one row; what is wrong with them as a sentence, lest Spark try again."""
-    measures = _measures(plan)
     try:
+        measures = _measures(plan, *plan.scoring.specs())
         for batch in batches:
-            if len(batch):
-                _add(measures, batch, plan)
+            size = max(1, PART_BYTES // (plan.scoring.layout.width * np.dtype(plan.scoring.layout.dtype).itemsize))
+            for first in range(0, len(batch), size):
+                _add(measures, batch.slice(first, size), plan)
     except ValueError as error:
         for _ in batches:  # Spark keeps a Python worker, and what it has loaded, only if it has read all of its input
             pass
@@ -169,25 +179,37 @@ def _part(state: bytes | None, failure: str | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, ["state", "failure"])
 
 
-def _measures(plan: EvaluationPlan) -> Any:
-    outputs = Network.from_json(plan.scoring.network).output_shape()[0]
+def _measures(plan: EvaluationPlan, network: Network, loss: Loss) -> Any:
+    outputs = network.output_shape()[0]
     if plan.kind == "numbers":
         return RegressionMeasures(outputs)
-    probabilistic = Loss.from_json(plan.scoring.loss).gives_probabilities
+    probabilistic = loss.gives_probabilities
     if plan.kind == "labels":
         return MultilabelMeasures(outputs, probabilistic=probabilistic, **plan.options)  # type: ignore[misc]
     return ClassificationMeasures(max(2, outputs), probabilistic=probabilistic, **plan.options)
 
 
 def _add(measures: Any, batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
-    scoring, network = plan.scoring, Network.from_json(plan.scoring.network)
-    rows = columns.decode_features(batch.column("features"), scoring.column, tuple(scoring.network["input_shape"]))
-    decoded = columns.decode_labels(batch.column("label"), scoring.label)
-    labels = Loss.from_json(scoring.loss).encode(decoded, network.output_shape())
-    weights = columns.decode_weights(batch.column("weight"), plan.weight) if plan.weight else None
+    scoring = plan.scoring
+    network, loss = scoring.specs()
+    read = [batch.column(f"features{at}") for at in range(len(scoring.layout.names))]
+    label = decode_labels(batch.column("label"), scoring.label, math.prod(network.output_shape()))
+    decoded = [decode_features(read, scoring.layout), label]
+    held = dict(zip(scoring.layout.names, read, strict=True)) | {scoring.label: batch.column("label")}
+    if plan.weight:
+        held[plan.weight] = batch.column("weight")
+        decoded.append(decode_weights(held[plan.weight], plan.weight))
+    good = first_status(decoded) == VALID
+    if scoring.strict and not good.all():
+        raise refusal(decoded, held, REMEDY)
+    if not good.any():
+        return
+    rows, labels, *rest = (part.values if good.all() else part.values[good] for part in decoded)
+    weights = rest[0] if rest else None
+    labels = loss.encode(labels, network.output_shape())
     forward = loaded(scoring, plan.weights)
     with jax.enable_x64(scoring.dtype == "float64"):
-        batches = in_batches(rows, labels, forward, scoring.batch)
+        batches = in_batches(rows, labels, forward)
         parts = [(each.outputs, each.predictions, each.losses) for each in batches]
     outputs, predictions, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
     require_finite(outputs)

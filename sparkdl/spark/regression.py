@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel
-from sparkdl.spark.inference import Array
+from sparkdl.spark.layout import Array
 from sparkdl.spark.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.training.options import Training

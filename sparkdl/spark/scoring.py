@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
-from pyspark import Broadcast
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkdl.spark import columns
-from sparkdl.spark.inference import Heads, Scoring, in_rows, packed, scored
+from sparkdl.spark.forward import Scoring, packed
+from sparkdl.spark.inference import Heads, in_rows, scored
+from sparkdl.spark.layout import Layout
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved
-from sparkdl.training.step import kept_dtype
+from sparkdl.spark.remote import identity, shared
+from sparkdl.spark.shipping import packed_classes
 
 Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `inference.py`), and whether it is a Vector
+
+
+def output_columns(stage: DeepParams) -> list[str]:
+    """The columns that a stage's model adds, in the order of its Params; its network and loss are set."""
+    params = ("rawPredictionCol", "probabilityCol", "predictionCol")
+    made = [name for name in params if name != "probabilityCol" or stage.getLoss().gives_probabilities]
+    names = [stage.getOrDefault(name) for name in made if stage.hasParam(name)]
+    return [name for name in names if name] + list(stage.getActivationCols().values())
 
 
 class RowScoring(DeepParams, Saved):
     """The part of a model that scores rows; the model gives weights and heads."""
 
-    _shipped: tuple[str, Broadcast[bytes]] | None
+    _shipped: tuple[str, Callable[[], bytes]] | None
     _key: str
 
     def score_rows(self, dataset: DataFrame, lossCol: str = "loss") -> DataFrame:
@@ -45,8 +55,13 @@ class RowScoring(DeepParams, Saved):
         ------
         ValueError
             The features or label column is missing or of another type, or `lossCol` exists already.
+
+        Notes
+        -----
+        `handleInvalid` says what becomes of rows whose features or label cannot be used, as in `transform`.
         """
         self.getLoss().check(self.getNetwork().output_shape())
+        columns.check_outputs(dataset, [lossCol])
         return self._scored(dataset, {}, {}, lossCol)
 
     def _heads(self) -> Outputs:
@@ -55,51 +70,55 @@ class RowScoring(DeepParams, Saved):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         activations = self.getActivationCols()
         self.getNetwork().check_paths(activations)
+        columns.check_outputs(dataset, output_columns(self))
         return self._scored(dataset, {name: head for name, head in self._heads().items() if name}, activations)
 
     def _scored(
         self, dataset: DataFrame, heads: Outputs, activations: dict[str, str], loss_column: str = ""
     ) -> DataFrame:
         added = [*heads, *activations.values(), *([loss_column] if loss_column else [])]
-        taken = sorted({name for name in added if name in dataset.columns or added.count(name) > 1})
-        if taken:
-            raise ValueError(f"Output column {taken[0]!r} exists already; drop it or name another.")
-        inputs = [columns.features(dataset, self.getFeaturesCol(), kept_dtype(self.getComputeDtype()))]
+        inputs = columns.features(dataset, self)
+        read = list(inputs.columns.values())
         if loss_column:
-            inputs.append(columns.labels(dataset, self.getLabelCol()))
+            read.append(columns.labels(dataset, self.getLabelCol())[0])
         if not added:
             return dataset
-        scoring = Scoring(
+        scoring = self._scoring(inputs.layout, activations, loss_column)
+        functions: Heads = {name: head for name, (head, _) in heads.items()}
+        vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
+        weights = self._sent(dataset.sparkSession)
+        struct = f"{self.uid}_scores"
+        result = in_rows(dataset).withColumn(struct, scored(read, scoring, weights, functions, vectors))
+        vectors |= set(activations.values())
+        valid = F.col(struct)[min(added, key=lambda name: name not in vectors)].isNotNull()  # a NaN may become null
+        if self.getHandleInvalid() == "skip":
+            result = result.where(valid)
+        outputs = {name: F.col(struct)[name] for name in added}
+        for name in vectors:
+            vector = array_to_vector(outputs[name])
+            outputs[name] = F.when(valid, vector) if self.getHandleInvalid() == "keep" else vector
+        return result.withColumns(outputs).drop(struct)
+
+    def _scoring(self, layout: Layout, activations: dict[str, str], loss_column: str = "") -> Scoring:
+        return Scoring(
             key=self._key,
             network=self.getNetwork().to_json(),
             loss=self.getLoss().to_json(),
             batch=self.getBatchSize(),
-            column=self.getFeaturesCol(),
+            layout=layout,
             dtype=self.getComputeDtype(),
             device=self.getDeviceType(),
             activations=activations,
             label=self.getLabelCol() if loss_column else "",
             loss_column=loss_column,
+            strict=self.getHandleInvalid() == "error",
+            classes=packed_classes(self.getNetwork(), self.getLoss()),
         )
-        functions: Heads = {name: head for name, (head, _) in heads.items()}
-        vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
-        weights = partial(_broadcast_value, self._broadcast(dataset.sparkSession))
-        struct = f"{self.uid}_scores"
-        scores = scored(inputs, scoring, weights, functions, vectors)
-        vectors |= set(activations.values())
-        outputs = {
-            name: array_to_vector(F.col(struct)[name]) if name in vectors else F.col(struct)[name] for name in added
-        }
-        return in_rows(dataset).withColumn(struct, scores).withColumns(outputs).drop(struct)
 
-    def _broadcast(self, session: SparkSession) -> Broadcast[bytes]:
-        """The weights, sent to every executor once, however often transform is called."""
-        context = session.sparkContext
-        if self._shipped is None or self._shipped[0] != context.applicationId:
+    def _sent(self, session: SparkSession) -> Callable[[], bytes]:
+        """Gives the weights on a worker; sent to every executor once, however often transform is called."""
+        to = identity(session)
+        if self._shipped is None or self._shipped[0] != to:
             assert self._weights is not None
-            self._shipped = context.applicationId, context.broadcast(packed(self._weights))
+            self._shipped = to, shared(session, packed(self._weights))
         return self._shipped[1]
-
-
-def _broadcast_value(broadcast: Broadcast[bytes]) -> bytes:
-    return broadcast.value

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sparkdl.layers.base import Weights
 from sparkdl.network import Network, named_arrays, nested_weights
-from sparkdl.spark.inference import packed
+from sparkdl.spark.forward import packed
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved, read_weights
 from sparkdl.transfer import shared_layers

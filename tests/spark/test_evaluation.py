@@ -66,7 +66,7 @@ def test_one_job_gives_the_measures_of_classes_however_rows_are_parted(spark: Sp
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
         tracker = spark.sparkContext.statusTracker()
         (job,) = tracker.getJobIdsForGroup(group)
-        tasks = [tracker.getStageInfo(stage).numTasks for stage in tracker.getJobInfo(job).stageIds]
+        tasks = [tracker.getStageInfo(stage).numTasks for stage in sorted(tracker.getJobInfo(job).stageIds)]
         assert tasks[-1] == min(partitions, 16)
         parted.unpersist()
     for one in found:
@@ -188,10 +188,10 @@ def test_float64_is_measured_as_such(weighed: DataFrame) -> None:
             {"label": "if(id = 3, 2, label)"},
             "^Labels must be whole numbers from 0 to 1, since the network has 2 out",
         ),
-        ({}, {"label": "if(id = 3, null, label)"}, "^Column 'label' holds 1 null rows or more; drop or fill them.$"),
-        ({}, {"label": "if(id = 3, double('NaN'), label)"}, "^labelCol 'label' holds NaN or infinity; remove or"),
+        ({}, {"label": "nullif(label, 1)"}, "^labelCol 'label' holds null, as in the row .* handleInvalid to skip.$"),
+        ({}, {"label": "if(id = 3, double('NaN'), label)"}, "^labelCol 'label' holds NaN, as in the row"),
         ({}, {"features": "array(1D)"}, "^featuresCol 'features' must hold 4 values a row"),
-        (WEIGHED, {"weight": "-1"}, "^weightCol 'weight' must be finite and at least 0, received -1.0.$"),
+        (WEIGHED, {"weight": "-1"}, "^weightCol 'weight' must be finite and at least 0, received -1.$"),
         (
             WEIGHED,
             {"weight": "0"},

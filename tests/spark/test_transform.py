@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from spark_cases import FEATURES, LABELS, NETWORK, Array, a_model, arrays, outputs, softmax, table
+from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, arrays, centred, outputs, softmax, table
 
 from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
-from sparkdl.layers import Dense, Rescale
+from sparkdl.layers import Dense, Flatten, Rescale
+from sparkdl.spark import forward, inference
+from sparkdl.spark.forward import packed
+from sparkdl.spark.inference import structs
+from sparkdl.spark.layout import Layout
 
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
 
@@ -44,7 +51,7 @@ def test_scores_are_those_of_numpy_in_partitions_of_any_size(spark: SparkSession
         part = spark.createDataFrame(table().slice(first, last - first)).coalesce(1)
         raw, probability, prediction = collected(model.transform(part), "rawPrediction", "probability", "prediction")
         assert len(raw) == last - first
-        assert_near(raw.reshape(-1, 2), expected[first:last], tolerance)
+        assert_near(raw.reshape(-1, 2), centred(expected)[first:last], tolerance)
         assert_near(probability.reshape(-1, 2), softmax(expected)[first:last], tolerance)
         assert prediction.tolist() == expected.argmax(axis=1)[first:last].tolist()
 
@@ -147,19 +154,19 @@ def test_vectors_from_parquet_are_fitted_and_scored_again_and_again(
     estimator = DeepClassifier(network=NETWORK, maxIter=1)
     model = estimator.fit(stored)
     (raw,) = collected(model.transform(stored), "rawPrediction")
-    assert_near(raw, outputs(arrays(model), FEATURES))
+    assert_near(raw, centred(outputs(arrays(model), FEATURES)))
     again = estimator.setMaxIter(2).fit(model.transform(stored).drop("rawPrediction", "probability", "prediction"))
     (raw,) = collected(again.transform(stored), "rawPrediction")
-    assert_near(raw, outputs(arrays(again), FEATURES))
+    assert_near(raw, centred(outputs(arrays(again), FEATURES)))
     (raw,) = collected(model.transform(stored), "rawPrediction")
-    assert_near(raw, outputs(arrays(model), FEATURES))
+    assert_near(raw, centred(outputs(arrays(model), FEATURES)))
 
 
 def test_one_row_is_predicted_without_a_data_frame(spark: SparkSession) -> None:
     model = a_model(featuresCol="pixels")
     row = Vectors.dense(FEATURES[0].tolist())
     expected = outputs(arrays(model), FEATURES[:1])
-    assert_near(model.predictRaw(row), expected[0])
+    assert_near(model.predictRaw(row), centred(expected)[0])
     assert_near(model.predictProbability(row), softmax(expected)[0])
     assert model.predict(row) == expected.argmax()
     assert model.numFeatures == 4
@@ -169,3 +176,56 @@ def test_a_column_name_may_hold_a_dot(rows: DataFrame) -> None:
     renamed = rows.withColumn("pixel.values", F.col("features")).drop("features")
     (prediction,) = collected(a_model(featuresCol="pixel.values").transform(renamed), "prediction")
     assert prediction.shape == LABELS.shape
+
+
+def test_columns_that_nobody_asks_for_are_not_made_vectors(rows: DataFrame) -> None:
+    scored = a_model().transform(rows)
+    plans = [
+        scored.select(name)._jdf.queryExecution().executedPlan().toString() for name in ("probability", "prediction")
+    ]
+    assert [plan.count("Project [UDF(") for plan in plans] == [1, 0], plans
+
+
+def pieces(model: Any, batches: Iterator[Any]) -> Iterator[Any]:
+    """What a Python worker makes of Arrow batches."""
+    heads = {name: head for name, (head, _) in model._heads().items()}
+    scoring = model._scoring(Layout(("features",), (4,), "float32"), {})
+    return structs(batches, scoring, partial(packed, model._weights), heads, {"rawPrediction", "probability"})
+
+
+def test_a_worker_holds_one_batch_at_a_time_and_of_a_large_one_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+
+    def batches() -> Iterator[Any]:
+        for first in range(0, 24, 12):
+            drawn.append(first)
+            yield (pa.array(FEATURES[first : first + 12].astype(float).tolist()),)
+
+    monkeypatch.setattr(inference, "PART_BYTES", 1)
+    model = a_model()
+    found = [(len(part), len(drawn), part.field("prediction").to_pylist()) for part in pieces(model, batches())]
+    assert [(size, seen) for size, seen, _ in found] == [(8, 1), (4, 1), (8, 2), (4, 2)]  # batchSize is 8
+    expected = outputs(arrays(model), FEATURES).argmax(axis=1)
+    assert [value for *_, values in found for value in values] == expected.tolist()
+
+
+def test_models_of_one_network_are_compiled_once_in_a_worker() -> None:
+    network = Network([*LAYERS[:1], Dense(7), Dense(2)], input_shape=(4,))
+    models = [a_model(network=network), a_model(network=network)]
+    batch = (pa.array(FEATURES.astype(float).tolist()),)
+    before = len(forward._programs)
+    one, other = (next(pieces(model, iter([batch]))).field("rawPrediction") for model in models)
+    assert one.equals(other)
+    assert len(forward._programs) == before + 1
+    assert next(reversed(forward._programs.values()))._cache_size() == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "side, most, platform, expected",
+    [(1, 128, "cpu", 128), (64, 128, "cpu", 64), (64, 16, "cpu", 16), (1024, 128, "cpu", 8), (1024, 128, "gpu", 128)],
+)
+def test_a_batch_on_a_cpu_is_as_large_as_the_cache_and_never_above_batch_size(
+    side: int, most: int, platform: str, expected: int
+) -> None:
+    network = Network([Network([Rescale(1 / 255)]), Flatten(), Dense(1)], input_shape=(side, side))
+    assert forward.batch_rows(network, most, "float32", platform) == expected  # a row is read and written
