@@ -4,6 +4,7 @@ from sparkdl.spark.classification import DeepClassificationModel as DeepClassifi
 from sparkdl.spark.classification import DeepClassifier as DeepClassifier
 from sparkdl.spark.estimator import DeepEstimator as DeepEstimator
 from sparkdl.spark.estimator import DeepModel as DeepModel
+from sparkdl.spark.functions import register_function as register_function
 from sparkdl.spark.regression import DeepRegressionModel as DeepRegressionModel
 from sparkdl.spark.regression import DeepRegressor as DeepRegressor
 from sparkdl.spark.session import local_session as local_session

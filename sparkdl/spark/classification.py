@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel
-from sparkdl.spark.inference import Array
+from sparkdl.spark.layout import Array
 from sparkdl.spark.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.training.options import Training
@@ -32,7 +32,8 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
 
     `transform` adds `rawPredictionCol` (Vector of the network's outputs), `probabilityCol` (Vector; left out for losses
     that give none, such as hinge) and `predictionCol` (double, the class). An output column named "" is left out.
-    A network with one output is binary: its raw prediction is (-output, output).
+    A network with one output is binary: its raw prediction is (-output, output). The raw prediction of two outputs is
+    shifted to add up to 0, which changes no probability.
     """
 
     @property
@@ -101,7 +102,7 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
                 f"loss of DeepClassifier must take classes, {type(loss).__name__} does not; "
                 "use softmax_cross_entropy, or a DeepRegressor or DeepEstimator with this loss."
             )
-        known = _classes_in_metadata(dataset, self.getLabelCol())
+        known = _classes_in_metadata(dataset, self.getLabelCol()) if self.getLabelCol() in dataset.columns else 0
         if known > max(2, outputs):
             raise ValueError(
                 f"labelCol {self.getLabelCol()!r} has {known} classes but the network ends in {outputs} outputs; "
@@ -130,8 +131,11 @@ def _check_thresholds(thresholds: tuple[float, ...], count: int, loss: Loss) -> 
 
 
 def raw_scores(outputs: Array, predictions: Array) -> Array:
-    """One score a class."""
-    return np.concatenate([-outputs, outputs], axis=1) if outputs.shape[1] == 1 else outputs
+    """One score a class. The second of two ranks rows, as Spark's evaluators and OneVsRest read no other."""
+    if outputs.shape[1] > 2:
+        return outputs
+    margin = outputs if outputs.shape[1] == 1 else (outputs[:, 1:] - outputs[:, :1]) / 2
+    return np.concatenate([-margin, margin], axis=1)
 
 
 def probabilities(outputs: Array, predictions: Array) -> Array:

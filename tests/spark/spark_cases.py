@@ -66,6 +66,11 @@ def outputs(weights: dict[str, Array], features: Array) -> Array:
     return hidden @ weights["dense_3/kernel"].astype(float) + weights["dense_3/bias"]
 
 
+def centred(scores: Array) -> Array:
+    """Rows shifted to add up to 0."""
+    return scores - scores.mean(axis=1, keepdims=True)
+
+
 def softmax(scores: Array) -> Array:
     """Rows that add up to 1."""
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))

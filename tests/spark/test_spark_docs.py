@@ -1,18 +1,19 @@
-"""The examples in the docstrings of the Spark stages run as they are printed."""
+"""The examples in the docstrings of the Spark stages and functions run as they are printed."""
 
 from __future__ import annotations
 
 import doctest
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor
+from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, register_function
 
 
-@pytest.mark.parametrize("stage", [DeepClassifier, DeepEstimator, DeepRegressor])
-def test_the_example_gives_what_it_says(spark: SparkSession, stage: type) -> None:
-    (example,) = doctest.DocTestFinder(recurse=False).find(stage, globs={"spark": spark})
+@pytest.mark.parametrize("documented", [DeepClassifier, DeepEstimator, DeepRegressor, register_function])
+def test_the_example_gives_what_it_says(spark: SparkSession, documented: Any) -> None:
+    (example,) = doctest.DocTestFinder(recurse=False).find(documented, globs={"spark": spark})
     results = doctest.DocTestRunner(optionflags=doctest.FAIL_FAST).run(example)
     assert results.attempted > 3
     assert results.failed == 0

@@ -1,0 +1,108 @@
+"""Models as SQL functions: `SELECT classify(image) FROM photos`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, SparkSession
+
+from sparkdl.spark.arrow_udf import Batch, arrow_udf
+from sparkdl.spark.columns import layout_of
+from sparkdl.spark.inference import result_type, structs
+from sparkdl.spark.scoring import RowScoring
+
+OUTPUTS = ("rawPrediction", "probability", "prediction")  # each a Param of that name and "Col"
+
+
+def register_function(
+    spark: SparkSession, name: str, model: RowScoring, output: str = "prediction"
+) -> Callable[..., Column]:
+    """Make a model a function of SQL, for as long as the session lives.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Of either kind, classic or Connect.
+    name : str
+        The function's name in SQL. A function that has it already is replaced.
+    model : DeepModel
+        Such as a DeepClassificationModel; of a PipelineModel, one of its stages.
+    output : str, default "prediction"
+        What the function gives: the model's "prediction" (double; an array for several outputs) or, of a classifier,
+        its "probability" or "rawPrediction" (arrays, as SQL knows no Vectors), whatever columns they are named for.
+
+    Returns
+    -------
+    callable
+        The function for DataFrames: ``classify("image")`` is a Column.
+
+    Raises
+    ------
+    ValueError
+        The model has no such output, or its `handleInvalid` is skip.
+
+    Notes
+    -----
+    The function takes what `featuresCol` may hold, or one argument for each of `featuresCols`. With `handleInvalid` set
+    to keep it gives null for what cannot be used, otherwise such a row fails the query.
+
+    Spark may evaluate it twice for a row where a query filters by its result and shows it, too; `transform` does not.
+    Vectors that come straight from Parquet fail in Spark 4.3 (UNSUPPORTED_DATATYPE) unless
+    ``spark.sql.execution.arrow.pythonUDF.columnarInput.enabled`` is false.
+
+    Examples
+    --------
+    >>> from sparkdl import DeepClassifier, Network, register_function
+    >>> from sparkdl.layers import Dense
+    >>> rows = spark.createDataFrame([([0.0], 0), ([1.0], 1)] * 30, ["features", "label"])
+    >>> network = Network([Dense(2)], input_shape=(1,))
+    >>> model = DeepClassifier(network=network, optimizer="adam", stepSize=0.1, maxIter=30).fit(rows)
+    >>> classify = register_function(spark, "classify", model)
+    >>> spark.sql("SELECT classify(array(0.0)), classify(array(1.0))").first()[:]
+    (0.0, 1.0)
+    """
+    if not isinstance(model, RowScoring):
+        raise ValueError(
+            f"model must be one of sparkdl's, such as a DeepClassificationModel, received {type(model).__name__}; "
+            "of a pipeline, pass the stage."
+        )
+    if model.getHandleInvalid() == "skip":
+        raise ValueError(
+            "handleInvalid is skip, but a function has a result for every row; set it to keep, for null, or to error."
+        )
+    head, is_list = _head(model, output)
+    scoring = model._scoring(layout_of(model), {})
+    weights, columns, lists = model._sent(spark), scoring.layout.names, {output} if is_list else set()
+
+    def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
+        for struct in structs(_checked(batches, name, columns), scoring, weights, {output: head}, lists):
+            yield struct.flatten()[0]
+
+    return spark.udf.register(name, arrow_udf(predict, result_type(scoring, is_list)))
+
+
+def _head(model: RowScoring, output: str) -> tuple[Any, bool]:
+    """The model's head for this output (see `inference.py`), and whether it gives lists."""
+    named = model.copy()
+    for each in OUTPUTS:
+        if named.hasParam(f"{each}Col"):
+            named.set(named.getParam(f"{each}Col"), each)
+    heads = named._heads()
+    if output not in heads:
+        raise ValueError(
+            f"output must be {' or '.join(heads)} for a {type(model).__name__} with {type(model.getLoss()).__name__}, "
+            f"received {output!r}."
+        )
+    return heads[output]
+
+
+# On the worker.
+
+
+def _checked(batches: Iterator[Batch], name: str, columns: tuple[str, ...]) -> Iterator[Batch]:
+    for batch in batches:
+        if len(batch) != len(columns):
+            raise ValueError(f"Call it as {name}({', '.join(columns)}), received {len(batch)} arguments.")
+        yield batch
