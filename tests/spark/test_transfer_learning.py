@@ -154,8 +154,8 @@ def test_activations_reach_into_nested_networks_and_may_be_all_there_is(rows: Da
     [
         ({"tanh": "h"}, "The network has no layer 'tanh'; its layers are rescale_0, dense_1, tanh_2, dense_3"),
         ({"tanh_2": "label"}, "Output column 'label' exists already"),
-        ({"tanh_2": "prediction"}, "Output column 'prediction' exists already"),
-        ({"tanh_2": "h", "dense_1": "h"}, "Output column 'h' exists already"),
+        ({"tanh_2": "prediction"}, "Output column 'prediction' is asked for twice"),
+        ({"tanh_2": "h", "dense_1": "h"}, "Output column 'h' is asked for twice"),
     ],
 )
 def test_activations_that_cannot_be_given_are_refused(rows: DataFrame, columns: dict[str, str], sentence: str) -> None:
