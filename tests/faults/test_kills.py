@@ -68,7 +68,8 @@ def test_a_fit_outlives_two_deaths_and_comes_to_the_same_weights(
     strike(monkeypatch, *strikes, notes=notes, checkpoints=tmp_path / "kept")
     model = classifier(tmp_path / "kept").fit(rows)
     assert struck(notes) == 2
-    assert (model.summary.resumedFrom is not None) == (strikes[-1].moment == "checkpoint")  # by the stage run again
+    if strikes[-1].moment == "checkpoint":  # by the stage run again; of a step nobody knows what was saved before it
+        assert model.summary.resumedFrom is not None
     assert len(model.summary.history) == 100
     assert same_bits(arrays(model), undisturbed)
     assert remains(10) == []

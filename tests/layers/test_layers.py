@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -20,7 +21,15 @@ from sparkdl.layers.base import Array, Context, Layer, Shape, Weights
 TABLES = [import_module(name) for name in ("layer_table", "layer_table_more") if find_spec(name)]
 ROWS = [Row(*row) for table in TABLES for rows in vars(table).values() if isinstance(rows, list) for row in rows]
 
-each_row = pytest.mark.parametrize("row", ROWS, ids=[f"{row.layer}-{'x'.join(map(str, row.shape))}" for row in ROWS])
+FIRSTS = list({type(row.layer): row for row in reversed(ROWS)}.values())  # of each kind
+
+
+def each(rows: list[Row]) -> pytest.MarkDecorator:
+    """A test of every row."""
+    return pytest.mark.parametrize("row", rows, ids=[f"{row.layer}-{'x'.join(map(str, row.shape))}" for row in rows])
+
+
+each_row = each(ROWS)
 
 
 class Case(NamedTuple):
@@ -28,8 +37,16 @@ class Case(NamedTuple):
 
     weights: Weights
     x: Array
-    y: Array
     dy: Array
+
+
+class Results(NamedTuple):
+    """What a layer's kernels give, and the derivatives (by weights, by x) of its forward kernel by JAX."""
+
+    y: Array
+    dx: Array
+    dweights: Weights
+    expected: tuple[Weights, Array]
 
 
 def case(layer: Layer, shape: Shape) -> Case:
@@ -40,8 +57,33 @@ def case(layer: Layer, shape: Shape) -> Case:
         for name, w in jax.eval_shape(lambda: layer.init(jax.random.key(0), shape)).items()
     }
     x = jnp.asarray(random.standard_normal((3, *shape)))
-    y = layer.forward(weights, x)
-    return Case(weights, x, y, jnp.asarray(random.standard_normal(y.shape)))
+    y = jax.eval_shape(layer.forward, weights, x)
+    return Case(weights, x, jnp.asarray(random.standard_normal(y.shape)))
+
+
+@partial(jax.jit, static_argnums=0)
+def kernels(layer: Layer, weights: Weights, x: Array, dy: Array) -> Results:
+    """All in one program: compiling is most of the work here."""
+    y, derivatives = jax.vjp(layer.forward, weights, x)
+    return Results(y, layer.delta(weights, x, y, dy), layer.gradient(weights, x, y, dy), derivatives(dy))
+
+
+def repeated(layer: Layer, weights: Weights, x: Array, dy: Array, index: int) -> Results:
+    """What row `index` gives, as the mean of a batch of nothing else: for a batch of one, all were compiled again."""
+    batch = [np.repeat(np.asarray(array)[index : index + 1], len(x), axis=0) for array in (x, dy)]
+    results = jax.tree.map(np.asarray, kernels(layer, weights, *batch))
+    mean = jax.tree.map(lambda total: total / len(x), results.dweights)
+    return results._replace(y=results.y[:1], dx=results.dx[:1], dweights=mean)
+
+
+@partial(jax.jit, static_argnums=0)
+def training_kernels(layer: Layer, weights: Weights, x: Array, dy: Array) -> tuple[Results, Weights]:
+    """The same of a training step, and the new statistics."""
+    _, derivatives = jax.vjp(lambda *at: layer.train_forward(*at, context())[0], weights, x)
+    y, kept = layer.train_forward(weights, x, context())
+    dx, dweights = layer.train_backward(weights, x, y, dy, kept, context(), True)
+    assert dx is not None
+    return Results(y, dx, dweights, derivatives(dy)), layer.new_statistics(weights, kept)
 
 
 def context() -> Context:
@@ -82,32 +124,35 @@ def test_the_promised_shape_is_produced(row: Row) -> None:
 @each_row
 def test_delta_and_gradient_are_the_derivatives_of_forward(row: Row, float64: None) -> None:
     layer, shape, _ = row
-    weights, x, y, dy = case(layer, shape)
-    dx, dweights = layer.delta(weights, x, y, dy), layer.gradient(weights, x, y, dy)
-    assert_same((dweights, dx), jax.jit(lambda *at: jax.vjp(layer.forward, *at)[1](dy))(weights, x))
-    assert_slopes(lambda *at: float(np.vdot(layer.forward(*at), dy)), weights, x, dweights, dx)
+    weights, x, dy = case(layer, shape)
+    _, dx, dweights, expected = kernels(layer, weights, x, dy)
+    assert_same((dweights, dx), expected)
+    assert_slopes(lambda *at: float(np.vdot(kernels(layer, *at, dy).y, dy)), weights, x, dweights, dx)
 
 
 @each_row
 def test_a_batch_is_its_rows_and_its_gradient_their_sum(row: Row, float64: None) -> None:
     layer, shape, _ = row
-    weights, *arrays = case(layer, shape)
-    rows = [[jnp.asarray(np.asarray(array)[i : i + 1]) for array in arrays] for i in range(3)]
-    x, y, dy = arrays
-    assert_same(np.concatenate([layer.forward(weights, x) for x, _, _ in rows]), y)
-    assert_same(np.concatenate([layer.delta(weights, *row) for row in rows]), layer.delta(weights, x, y, dy))
-    total = jax.tree.map(lambda *values: np.sum(values, axis=0), *(layer.gradient(weights, *row) for row in rows))
-    assert_same(total, layer.gradient(weights, x, y, dy))
+    weights, x, dy = case(layer, shape)
+    rows = [repeated(layer, weights, x, dy, i) for i in range(3)]
+    batch = kernels(layer, weights, x, dy)
+    assert_same(np.concatenate([row.y for row in rows]), batch.y)
+    assert_same(np.concatenate([row.dx for row in rows]), batch.dx)
+    total = jax.tree.map(lambda *values: np.sum(values, axis=0), *(row.dweights for row in rows))
+    assert_same(total, batch.dweights)
 
 
-@each_row
+@each(FIRSTS)
 def test_compiled_and_eager_kernels_agree(row: Row, float64: None) -> None:
+    """And so do a batch of one and of more. Eagerly every operation is compiled alone, which takes long."""
     layer, shape, _ = row
-    weights, x, y, dy = case(layer, shape)
-    compiled = (y, layer.delta(weights, x, y, dy), layer.gradient(weights, x, y, dy))
+    weights, x, dy = case(layer, shape)
+    compiled = repeated(layer, weights, x, dy, 0)
+    x, dy = (jnp.asarray(np.asarray(array)[:1]) for array in (x, dy))
     with jax.disable_jit():
-        eager = (layer.forward(weights, x), layer.delta(weights, x, y, dy), layer.gradient(weights, x, y, dy))
-    assert_same(eager, compiled)
+        y = layer.forward(weights, x)
+        eager = (y, layer.delta(weights, x, y, dy), layer.gradient(weights, x, y, dy))
+    assert_same(eager, compiled[:3])
 
 
 @each_row
@@ -128,23 +173,11 @@ def test_kernels_keep_the_dtype_of_rows(row: Row, dtype: str, float64: None) -> 
 def test_training_runs_the_derivatives_of_its_own_forward(row: Row, float64: None) -> None:
     """Layers that draw random numbers do so with a fixed key; those with statistics see the whole, weighted batch."""
     layer, shape, _ = row
-    weights, x, _, dy = case(layer, shape)
-
-    @jax.jit
-    def forward(weights: Weights, x: Array) -> Array:
-        return layer.train_forward(weights, x, context())[0]
-
-    @jax.jit
-    def step(weights: Weights, x: Array) -> tuple[Weights, Array | None, Weights]:
-        y, kept = layer.train_forward(weights, x, context())
-        dx, dweights = layer.train_backward(weights, x, y, dy, kept, context(), True)
-        return dweights, dx, layer.new_statistics(weights, kept)
-
-    dweights, dx, statistics = step(weights, x)
-    assert dx is not None
-    dweights, (every, expected) = layer.learned(dweights), jax.jit(lambda *at: jax.vjp(forward, *at)[1](dy))(weights, x)
+    weights, x, dy = case(layer, shape)
+    (_, dx, dweights, (every, expected)), statistics = training_kernels(layer, weights, x, dy)
+    dweights = layer.learned(dweights)
     assert_same((dweights, dx), (layer.learned(every), expected))
-    assert_slopes(lambda *at: float(np.vdot(forward(*at), dy)), weights, x, dweights, dx)
+    assert_slopes(lambda *at: float(np.vdot(training_kernels(layer, *at, dy)[0].y, dy)), weights, x, dweights, dx)
     assert {name: value.shape for name, value in statistics.items()} == {
         name: weights[name].shape for name in layer.statistics()
     }

@@ -19,6 +19,8 @@ from sparkdl.training import checkpoints as module
 from sparkdl.training.checkpoints import CheckpointFolder, Checkpoints, decode, encode
 from sparkdl.training.storage import LocalFolder, temporary_name
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RUN, OTHER = "0123456789abcdef" * 4, "fedcba9876543210" * 4
 
 

@@ -32,6 +32,8 @@ from sparkdl.training.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.threshold import FixedThreshold
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 Shares = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 

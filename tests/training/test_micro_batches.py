@@ -16,6 +16,8 @@ from sparkdl.network import named_arrays
 from sparkdl.training import micro_batches, step
 from sparkdl.training.micro_batches import number_of_parts, summed_over_parts
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(5)
 IMAGES = RANDOM.normal(size=(40, 6, 6, 2)).astype("float32"), RANDOM.integers(0, 3, 40), RANDOM.uniform(0, 2, 40)
 

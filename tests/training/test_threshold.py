@@ -16,6 +16,8 @@ from sparkdl.training.exchange import WORKERS, Exchange, Moment, Params, Sums
 from sparkdl.training.message import Bitmap, Header, Indices, packed, unpacked
 from sparkdl.training.threshold import AdaptiveThreshold, FixedThreshold, TargetSparsity, ThresholdSharing
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 Numbers = np.ndarray[Any, Any]
 Rule = Callable[[float, float], float]
 

@@ -16,6 +16,8 @@ from sparkdl.layers import Dense, Dropout, Flatten, Rescale, Tanh
 from sparkdl.network import named_arrays
 from sparkdl.training import Result, Training, meter
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(23)
 X, LABELS, WEIGHTS = RANDOM.normal(size=(50, 2)), RANDOM.integers(0, 3, 50), RANDOM.uniform(0, 2, 50)
 NETWORK = Network([Dense(4, l2=0.3), Tanh(), Dense(3, l1=0.2)], input_shape=(2,))
