@@ -30,19 +30,27 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     namespace: dict[str, Any] = {"spark": spark, "train": rows, "test": rows}
     printed = []
     for number, block in enumerate(BLOCKS):
-        for name in ("fashion-model", "checkpoints", "timeline.html"):  # else they lie where the JVM was started
+        for name in (
+            "fashion-model",
+            "checkpoints",
+            "timeline.html",
+            "houses.parquet",
+        ):  # else they lie where the JVM was started
             block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
         exec(compile(block, f"README block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
-    first, example, frame, long_run, evaluated, alone = printed
+    first, example, frame, tuned, long_run, evaluated, queried, own, alone = printed
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
     assert frame[1] == "(2, 8)"
+    assert tuned[-1].count(",") == 3  # the metrics of 4 settings
     assert "2 workers took" in "".join(long_run)
     assert (tmp_path / "timeline.html").exists()
     assert any("r2" in line for line in evaluated)
     assert evaluated[-3].count("|") == 3  # of a row of two columns
+    assert queried[-1] == "260"
+    assert own[-3].count("|") == 3
     assert float(alone[0]) > 0.9
     assert namespace["scores"].shape == (256, 2)
 
