@@ -10,11 +10,15 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 FORMAT = 1  # of the JSON; a reader refuses what was written in a newer one
+
+
+# All specs there are, by type name. Not a field of Spec: a class that is sent would take all others along.
+registry: dict[str, type[Spec]] = {}
 
 
 def _plain(value: Any) -> Any:
@@ -51,11 +55,9 @@ def _is_default(spec: Spec, field: Field[Any]) -> bool:
 class Spec:
     """Base of every spec. Subclasses are frozen dataclasses whose fields are JSON values, tuples of them, or specs."""
 
-    _registry: ClassVar[dict[str, type[Spec]]] = {}
-
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        Spec._registry[cls.type_name()] = cls
+        registry[cls.type_name()] = cls
         cls.__repr__ = Spec.__repr__  # type: ignore[method-assign]  # else @dataclass writes one with every default
 
     def __repr__(self) -> str:
@@ -105,7 +107,7 @@ class Spec:
                 f"This {data['type']} is written in format {data['format']}, this sparkdl reads up to {FORMAT}; "
                 "upgrade sparkdl."
             )
-        found = Spec._registry.get(data["type"])
+        found = registry.get(data["type"])
         if found is None:
             raise _unknown(cls, data["type"])
         if not issubclass(found, cls):
@@ -138,7 +140,7 @@ class Spec:
             return cls.from_json(value)
         if isinstance(value, str):
             wanted = value.replace("_", "").lower()
-            for name, found in Spec._registry.items():
+            for name, found in registry.items():
                 if (name.lower() == wanted or name == value) and issubclass(found, cls) and found is not cls:
                     try:
                         return found()
@@ -180,7 +182,7 @@ def _unknown(cls: type[Spec], value: Any) -> ValueError:
         return MissingClass(_missing(text))
     names = sorted(
         name
-        for name, found in Spec._registry.items()
+        for name, found in registry.items()
         if issubclass(found, cls) and not found.__subclasses__() and "." not in name
     )
     return ValueError(f"{cls.__name__} is expected, received {value!r}; choose one of {', '.join(names)}.")

@@ -32,14 +32,15 @@ ALONE = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Files go to whichever process is free, but all that share the Spark session to the same one."""
+    """Files go to whichever process is free, but those that use a Spark session to one of two, which have one."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::")[0]
-            shares = file.startswith(("tests/spark/", "tests/faults/", "tests/fuzz/")) and not file.endswith(ALONE)
-            return "the session" if shares else file
+            if not file.startswith(("tests/spark/", "tests/faults/", "tests/fuzz/")) or file.endswith(ALONE):
+                return file
+            return "one session" if file.startswith("tests/spark/") and file < "tests/spark/test_g" else "the other"
 
     return ByFile(config, log)
 

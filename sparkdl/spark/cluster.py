@@ -133,6 +133,7 @@ def fit(
     # the DataFrame happens to be partitioned, and equal inputs give bit-identical weights.
     rows = prepared.rows.repartition(workers, "key")
     slots = local_slots(setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1")))
+    slots = registered_slots(session) if slots is None else slots
     shown_to = progress.Receiver(*driver_address(session), Loss.of(plans[0].loss).metric, shown, worker_logs)
     sent = {data: shared(session, data) for data in set(initial) if data is not None}
     with taken(session, workers, slots), shown_to as receiver:
@@ -193,7 +194,7 @@ def _assembled(results: list[dict[str, Any]], began: float, label: str) -> list[
     marks = [began, *(max(event[mark] for event in done) for mark in ("began", "read", "joined")), first["ended"]]
     spark, read, start, _ = map(float, np.diff(marks))
     busy = sum(run["training_seconds"] + run["compile_seconds"] for run in first["runs"])
-    shared = {"spark": spark, "read": read, "start": start, "return": max(0.0, time.time() - marks[3] - busy)}
+    of_job = {"spark": spark, "read": read, "start": start, "return": max(0.0, time.time() - marks[3] - busy)}
     fitted = []
     for number in runs:
         run = first["runs"][number]
@@ -201,7 +202,7 @@ def _assembled(results: list[dict[str, Any]], began: float, label: str) -> list[
             back = max(0.0, time.time() - first["ended"])
             run["events"].append({"phase": "return", "start": first["ended"], "seconds": back, "bytes": len(data)})
         own = {"compile": run["compile_seconds"], "training": run["training_seconds"]}
-        timings = {phase: (shared | own)[phase] for phase in PHASES}
+        timings = {phase: (of_job | own)[phase] for phase in PHASES}
         events = split_exchanges([event["runs"][number]["events"] for event in done])
         history = [Epoch(**epoch) for epoch in run["history"]]
         facts = {name: run[name] for name in FACTS}

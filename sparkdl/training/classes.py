@@ -7,6 +7,7 @@ import os
 import pickle
 from functools import lru_cache
 
+from sparkdl import specs
 from sparkdl.specs import Spec
 
 CLASSES = "classes.pickle"  # file of a worker's directory
@@ -24,7 +25,7 @@ def install(shipped: bytes) -> None:
         They cannot be loaded on this machine; the message names the classes and what is missing.
     """
     if shipped:
-        Spec._registry.update(_loaded(shipped))
+        specs.registry.update(_loaded(shipped))
 
 
 @lru_cache(maxsize=8)  # Spark keeps its Python workers, and each batch of rows asks

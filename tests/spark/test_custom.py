@@ -21,7 +21,7 @@ import pytest
 from own_parts import Pinball
 from spark_cases import FEATURES, arrays, assert_close, table
 
-from sparkdl import DeepEstimator, DeepModel, Network, training
+from sparkdl import DeepEstimator, DeepModel, Network, specs, training
 from sparkdl.layers import Dense, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.network import named_arrays
@@ -133,12 +133,12 @@ def train(folder: Path) -> None:
 def load(folder: Path) -> None:
     """In another program, which defines the layer later than it first needs it."""
     local_session("local[1]", **SETTINGS)
-    defined = Spec._registry.pop("__main__.Gained")
+    defined = specs.registry.pop("__main__.Gained")
     try:
         DeepModel.load(str(folder / "model"))
     except ValueError as error:
         found = {"error": str(error)}
-    Spec._registry["__main__.Gained"] = defined
+    specs.registry["__main__.Gained"] = defined
     model = DeepModel.load(str(folder / "model"))
     outputs = model.getNetwork().forward(model.weights, FEATURES.astype("float32"))
     (folder / "loaded.json").write_text(json.dumps(found | {"outputs": outputs.tolist()}))
@@ -248,10 +248,10 @@ def test_names_stay_those_of_the_program_for_nested_classes_too() -> None:
     packed = packed_classes(Network([Local(), Gained()], input_shape=(3,)))
     assert json.loads(packed.partition(b"\n")[0]) == [name, f"{__name__}.Gained"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Spec, "_registry", {})
+        patch.setattr(specs, "registry", {})
         install(packed)
-        assert Spec._registry[name].type_name() == name
-        patch.setattr(Spec, "_registry", {})
+        assert specs.registry[name].type_name() == name
+        patch.setattr(specs, "registry", {})
         with pytest.raises(
             ValueError, match="The class 'Local' is defined within the function '.*', which has not run"
         ):
@@ -270,6 +270,7 @@ def test_a_class_that_cannot_be_sent_is_named() -> None:
     expected = r"Locked cannot be sent to the workers: cannot pickle '_thread.lock' object; keep that out of the class"
     with pytest.raises(ValueError, match=expected):
         packed_classes(Network([Gained(), Locked()], input_shape=(3,)))
+    assert packed_classes(Network([Gained()], input_shape=(3,)))  # without the others that there are
 
 
 def test_a_class_that_is_no_longer_in_its_module_is_told_from_one_to_import() -> None:

@@ -11,7 +11,7 @@ from pyspark.ml.tuning import CrossValidatorModel, ParamGridBuilder, TrainValida
 from pyspark.sql import DataFrame
 from spark_cases import NETWORK, a_model
 
-from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers
+from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers, specs
 from sparkdl.losses import Loss
 from sparkdl.optimizers import Optimizer
 from sparkdl.specs import Spec
@@ -96,7 +96,7 @@ def test_every_param_is_explained_with_its_default(kind: Any) -> None:
 
 @pytest.mark.parametrize("family, param", [(Optimizer, "optimizer"), (Loss, "loss")])
 def test_a_spec_is_given_as_object_name_or_json(family: type[Spec], param: str) -> None:
-    kinds = [kind for kind in Spec._registry.values() if issubclass(kind, family) and not kind.__subclasses__()]
+    kinds = [kind for kind in specs.registry.values() if issubclass(kind, family) and not kind.__subclasses__()]
     assert len(kinds) > 8
     for spec in (kind() for kind in kinds if kind.__module__.startswith("sparkdl.")):
         ways = [spec, type(spec).__name__, spec.to_json(), json.dumps(spec.to_json())]

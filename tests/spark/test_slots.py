@@ -106,11 +106,15 @@ def test_more_workers_than_slots_take_all() -> None:
 def test_an_interrupted_wait_ends_and_leaves_the_queue() -> None:
     crowd = Crowd(total=1)
     crowd.come("a", 1)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest-xdist ignores it in its processes
     timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])  # received by the timer's thread
     timer.start()
-    with pytest.raises(KeyboardInterrupt), crowd.queue.taken(1, 1):
-        pass
-    timer.join(DEADLINE)
+    try:
+        with pytest.raises(KeyboardInterrupt), crowd.queue.taken(1, 1):
+            pass
+        timer.join(DEADLINE)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not crowd.queue._waiting
     crowd.come("b", 1)
     crowd.go("a")

@@ -13,7 +13,15 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import DataFrame, SparkSession
 from spark_cases import FEATURES, LABELS, NETWORK, Array, a_model, arrays, initial, outputs, same_bits, softmax, table
 
-from sparkdl import DeepClassificationModel, DeepClassifier, DeepModel, DeepRegressionModel, DeepRegressor, Network
+from sparkdl import (
+    DeepClassificationModel,
+    DeepClassifier,
+    DeepModel,
+    DeepRegressionModel,
+    DeepRegressor,
+    Network,
+    specs,
+)
 from sparkdl.layers import Dense, Rescale, Tanh
 from sparkdl.losses import Loss
 from sparkdl.network import named_arrays
@@ -212,7 +220,7 @@ def test_the_loss_of_each_row_is_that_of_numpy_without_weight_or_regularization(
 
 
 def test_every_loss_is_scored_here() -> None:
-    kinds = {kind for kind in Loss._registry.values() if issubclass(kind, Loss) and not kind.__subclasses__()}
+    kinds = {kind for kind in specs.registry.values() if issubclass(kind, Loss) and not kind.__subclasses__()}
     own = {kind for kind in kinds if kind.__module__ == "sparkdl.losses"}
     assert own == {type(Loss.of(name)) for name in CLASS_LOSSES | NUMBER_LOSSES}
 
