@@ -21,6 +21,7 @@ from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays, nested_weights
 from sparkdl.spark.layout import Array, Layout
+from sparkdl.spark.local_disk import programs_directory
 from sparkdl.training.classes import install
 from sparkdl.training.step import kept_dtype
 
@@ -181,9 +182,9 @@ def _prepare_device(device: str) -> None:
     if device == "cpu" or (device == "auto" and "gpu" not in context.resources()):
         jax.config.update("jax_platforms", "cpu")
     # Spark ends workers that wait for a minute; the next one finds its programs on Spark's disk, beside those of fits.
-    folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    if os.path.isdir(folder) and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        jax.config.update("jax_compilation_cache_dir", os.path.join(folder, "jax-compilation-cache"))
+    folder = programs_directory()
+    if folder and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 

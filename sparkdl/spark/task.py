@@ -24,6 +24,7 @@ from pyspark import BarrierTaskContext
 
 import sparkdl
 from sparkdl.spark.intake import read_rows
+from sparkdl.spark.local_disk import local_directory, programs_directory
 from sparkdl.spark.progress import Sender
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
@@ -119,7 +120,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
 
 
 def _new_directory(worker: str) -> Path:
-    parent = _local_directory()
+    parent = local_directory()
     try:
         return Path(tempfile.mkdtemp(prefix="sparkdl-", dir=parent))
     except OSError as error:
@@ -234,9 +235,9 @@ def _environment(context: BarrierTaskContext, device: str, hosts: list[str]) -> 
         # less time, one in parts a few percent.
         "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
     }
-    folder = _local_directory()
+    folder = programs_directory()
     if folder and "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # compiled programs, for as long as the session lives
-        environment["JAX_COMPILATION_CACHE_DIR"] = os.path.join(folder, "jax-compilation-cache")
+        environment["JAX_COMPILATION_CACHE_DIR"] = folder
         environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     if environment["JAX_PLATFORMS"] == "cuda":
         rank = context.partitionId()
@@ -255,12 +256,6 @@ def _reserved_port(host: str) -> socket.socket:
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     reservation.bind((host, 0))
     return reservation
-
-
-def _local_directory() -> str | None:
-    """A folder of Spark's on this machine's disk, if it says which; else Python's default."""
-    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    return first if os.path.isdir(first) else None
 
 
 def _failure(rank: int, type: str, message: str, secondary: bool) -> pa.RecordBatch:

@@ -1,0 +1,17 @@
+"""Where a task may keep files on its machine: Spark's own local disk, which Spark cleans when the session ends."""
+
+from __future__ import annotations
+
+import os
+
+
+def local_directory() -> str | None:
+    """A folder of Spark's on this machine's disk; None where Spark does not say which."""
+    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    return first if os.path.isdir(first) else None
+
+
+def programs_directory() -> str | None:
+    """The folder for compiled programs, of fits and of transform; None without a local disk of Spark's."""
+    folder = local_directory()
+    return os.path.join(folder, "jax-compilation-cache") if folder else None
