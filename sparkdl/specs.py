@@ -183,7 +183,9 @@ def _unknown(cls: type[Spec], value: Any) -> ValueError:
     names = sorted(
         name
         for name, found in registry.items()
-        if issubclass(found, cls) and not found.__subclasses__() and "." not in name
+        if issubclass(found, cls)
+        and "." not in name
+        and not any("." not in kind.type_name() for kind in found.__subclasses__())
     )
     return ValueError(f"{cls.__name__} is expected, received {value!r}; choose one of {', '.join(names)}.")
 

@@ -126,6 +126,15 @@ def test_errors_say_what_was_expected(family: type[Spec], value: Any, message: s
         family.of(value)
 
 
+def test_a_subclass_of_a_user_s_hides_no_name_that_may_be_chosen() -> None:
+    class Denser(Dense):
+        pass
+
+    with pytest.raises(ValueError, match="choose one of .*Dense") as raised:
+        Layer.of("hologram")
+    assert Denser.__qualname__ not in str(raised.value)
+
+
 @pytest.mark.parametrize("text", ["[1, 2]", "3", '"adam"'])
 def test_json_that_is_no_object_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="object with a 'type'"):
