@@ -24,6 +24,8 @@ CONVOLUTIONS = [
     (Conv(4, (2, 2), dilation=2, strides=2, padding="same", groups=2), (6, 5, 4), ((0, 1), (1, 1))),
     (Conv(6, (2, 3), padding=((4, 0), (1, 2)), groups=3), (3, 4, 3), ((4, 0), (1, 2))),
     (Conv(3, 3, strides=2, bias=False), (8, 2), ((0, 0),)),
+    (Conv(2, (2, 3), strides=2), (4, 5, 3), ((0, 0), (0, 0))),  # channels and filters widened
+    (Conv(17, (2, 3), padding="same"), (3, 4, 5), ((0, 1), (1, 1))),  # channels widened
     (Conv(2, (2, 3, 2), padding="same"), (3, 2, 3, 2), ((0, 1), (1, 1), (0, 1))),
 ]
 
