@@ -1,10 +1,11 @@
 """Deep learning as Spark ML stages: networks trained by synchronous SGD across Spark's workers, on JAX."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sparkdl.network import Network as Network
+from sparkdl.lazy import exports
 
 if TYPE_CHECKING:
+    from sparkdl.network import Network as Network
     from sparkdl.spark import DeepClassificationModel as DeepClassificationModel
     from sparkdl.spark import DeepClassifier as DeepClassifier
     from sparkdl.spark import DeepEstimator as DeepEstimator
@@ -15,11 +16,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-
-def __getattr__(name: str) -> Any:
-    # The Spark part is imported on first use, so that sparkdl.layers and sparkdl.training need no pyspark.
-    if name.startswith("Deep") or name == "register_function":
-        from sparkdl import spark
-
-        return getattr(spark, name)
-    raise AttributeError(f"module 'sparkdl' has no attribute {name!r}")
+# sparkdl.layers and sparkdl.training need no pyspark.
+__getattr__, __dir__ = exports(
+    __name__,
+    {
+        "network": ("Network",),
+        "spark": (
+            "DeepClassificationModel",
+            "DeepClassifier",
+            "DeepEstimator",
+            "DeepModel",
+            "DeepRegressionModel",
+            "DeepRegressor",
+            "register_function",
+        ),
+    },
+)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Unpack
 
-import numpy as np
 from pyspark.ml.classification import ProbabilisticClassificationModel, ProbabilisticClassifier
 from pyspark.ml.linalg import Vector
 from pyspark.sql import DataFrame
@@ -13,7 +12,7 @@ from pyspark.sql import DataFrame
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel
-from sparkdl.spark.layout import Array
+from sparkdl.spark.heads import classes, probabilities, raw_scores
 from sparkdl.spark.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.training.options import Training
@@ -125,30 +124,3 @@ def _check_thresholds(thresholds: tuple[float, ...], count: int, loss: Loss) -> 
         raise ValueError(f"thresholds must hold one number a class, {count} of them, received {len(thresholds)}.")
     if min(thresholds) < 0 or sum(threshold == 0 for threshold in thresholds) > 1:
         raise ValueError(f"thresholds must be at least 0 with at most one 0 among them, received {list(thresholds)}.")
-
-
-# Heads (see inference.py): functions of the network's outputs and of what the loss makes of them.
-
-
-def raw_scores(outputs: Array, predictions: Array) -> Array:
-    """One score a class. The second of two ranks rows, as Spark's evaluators and OneVsRest read no other."""
-    if outputs.shape[1] > 2:
-        return outputs
-    margin = outputs if outputs.shape[1] == 1 else (outputs[:, 1:] - outputs[:, :1]) / 2
-    return np.concatenate([-margin, margin], axis=1)
-
-
-def probabilities(outputs: Array, predictions: Array) -> Array:
-    """One probability a class; independent ones, as of several sigmoids, are scaled to add up to 1."""
-    if predictions.shape[1] == 1:
-        return np.concatenate([1 - predictions, predictions], axis=1)
-    total = predictions.sum(axis=1, keepdims=True)
-    return np.divide(predictions, total, out=np.full_like(predictions, 1 / predictions.shape[1]), where=total > 0)
-
-
-def classes(outputs: Array, predictions: Array, thresholds: tuple[float, ...] | None) -> Array:
-    """The class of each row: of the largest score or, with thresholds, of the largest probability / threshold."""
-    if thresholds is None:
-        return raw_scores(outputs, predictions).argmax(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nan_to_num(probabilities(outputs, predictions) / np.asarray(thresholds), nan=0.0).argmax(axis=1)

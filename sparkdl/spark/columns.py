@@ -19,10 +19,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from sparkdl.dtypes import kept_dtype
 from sparkdl.spark.images import require_pillow
 from sparkdl.spark.layout import Layout
 from sparkdl.spark.remote import setting
-from sparkdl.training.step import kept_dtype
 
 if TYPE_CHECKING:
     from sparkdl.spark.params import DeepParams

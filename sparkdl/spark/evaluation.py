@@ -25,13 +25,14 @@ from sparkdl.evaluation.base import require_finite
 from sparkdl.losses import Loss, SoftmaxLoss
 from sparkdl.network import Network
 from sparkdl.spark import columns
-from sparkdl.spark.classification import DeepClassificationModel, classes, probabilities, raw_scores
+from sparkdl.spark.classification import DeepClassificationModel
 from sparkdl.spark.decoding import decode_features, decode_labels, decode_weights
 from sparkdl.spark.forward import Scoring, in_batches, loaded
+from sparkdl.spark.heads import classes, probabilities, raw_scores
 from sparkdl.spark.inference import PART_BYTES
 from sparkdl.spark.layout import VALID, Array, first_status, refusal
-from sparkdl.spark.preparation import REMEDY
 from sparkdl.spark.remote import parallelism
+from sparkdl.spark.row_bytes import REMEDY
 from sparkdl.spark.shipping import packed_classes
 
 if TYPE_CHECKING:

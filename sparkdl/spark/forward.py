@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 from pyspark import TaskContext
 
+from sparkdl.classes import install
+from sparkdl.dtypes import kept_dtype
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays, nested_weights
 from sparkdl.spark.layout import Array, Layout
 from sparkdl.spark.local_disk import programs_directory
-from sparkdl.training.classes import install
-from sparkdl.training.step import kept_dtype
 
 KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a Python worker at a time
 LAYER_BYTES = 2 << 20  # of what a layer of a batch reads and writes on a CPU: a core's L2 cache

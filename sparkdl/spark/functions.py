@@ -76,15 +76,20 @@ def register_function(
     scoring = model._scoring(layout_of(model), {})
     weights, columns, lists = model._sent(spark), scoring.layout.names, {output} if is_list else set()
 
+    def checked(batch: Batch) -> Batch:
+        if len(batch) != len(columns):
+            raise ValueError(f"Call it as {name}({', '.join(columns)}), received {len(batch)} arguments.")
+        return batch
+
     def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
-        for struct in structs(_checked(batches, name, columns), scoring, weights, {output: head}, lists):
+        for struct in structs(map(checked, batches), scoring, weights, {output: head}, lists):
             yield struct.flatten()[0]
 
     return spark.udf.register(name, arrow_udf(predict, result_type(scoring, is_list)))
 
 
 def _head(model: RowScoring, output: str) -> tuple[Any, bool]:
-    """The model's head for this output (see `inference.py`), and whether it gives lists."""
+    """The model's head for this output (see `heads.py`), and whether it gives lists."""
     named = model.copy()
     for each in OUTPUTS:
         if named.hasParam(f"{each}Col"):
@@ -96,13 +101,3 @@ def _head(model: RowScoring, output: str) -> tuple[Any, bool]:
             f"received {output!r}."
         )
     return heads[output]
-
-
-# On the worker.
-
-
-def _checked(batches: Iterator[Batch], name: str, columns: tuple[str, ...]) -> Iterator[Batch]:
-    for batch in batches:
-        if len(batch) != len(columns):
-            raise ValueError(f"Call it as {name}({', '.join(columns)}), received {len(batch)} arguments.")
-        yield batch

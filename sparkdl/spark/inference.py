@@ -12,13 +12,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
+from sparkdl.dtypes import kept_dtype
 from sparkdl.spark.arrow_udf import Batch, arrow_udf
 from sparkdl.spark.decoding import decode_features, decode_labels
 from sparkdl.spark.forward import Forward, Scores, Scoring, in_batches, loaded
-from sparkdl.spark.layout import VALID, Array, first_status, refusal
-from sparkdl.training.step import kept_dtype
-
-Heads = dict[str, Callable[[Array, Array], Array]]  # by field name, of (outputs, predictions), to (n,) or (n, k)
+from sparkdl.spark.heads import Heads
+from sparkdl.spark.layout import VALID, first_status, refusal
 
 PART_BYTES = 64 << 20  # of features that are decoded at a time
 REMEDY = "mend or drop such rows, or set handleInvalid to skip or keep"
@@ -48,7 +47,7 @@ def scored(
     weights : callable
         Gives the packed weights, on the worker.
     heads : dict of callable
-        Module-level functions or partials of such.
+        See `heads.py`.
     lists : set of str
     """
     names = [*heads, *scoring.activations.values(), *([scoring.loss_column] if scoring.loss_column else [])]

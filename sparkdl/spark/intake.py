@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkdl.classes import install
 from sparkdl.losses import Loss
 from sparkdl.spark.images import contiguous
-from sparkdl.spark.preparation import merged_notes
+from sparkdl.spark.row_bytes import merged_notes
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.batches import Rows, ShardWriter
-from sparkdl.training.classes import install
 from sparkdl.training.options import Training
 from sparkdl.training.recorder import Recorder
 from sparkdl.training.worker import TRAINING, VALIDATION
@@ -47,7 +47,7 @@ class Taken(NamedTuple):
 def read_rows(
     batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path, worker: str, recorder: Recorder
 ) -> Taken:
-    """Write the task's rows, which are as `preparation.py` makes them, to the two shards."""
+    """Write the task's rows, which are as `row_bytes.py` makes them, to the two shards."""
     started, size = recorder.now(), 0
     took = 0.0  # Spark, to give rows
 

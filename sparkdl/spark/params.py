@@ -18,6 +18,7 @@ from pyspark.ml.param.shared import (
     HasWeightCol,
 )
 
+from sparkdl.dtypes import DTYPES
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
@@ -26,7 +27,6 @@ from sparkdl.spark.converters import one_of, spec_text
 from sparkdl.spark.input_params import HasInputs
 from sparkdl.spark.run_params import HasRun
 from sparkdl.training.exchange import Exchange
-from sparkdl.training.step import DTYPES
 from sparkdl.training.stopping import EarlyStopping
 
 

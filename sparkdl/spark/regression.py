@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel
-from sparkdl.spark.layout import Array
+from sparkdl.spark.heads import every_prediction, first_prediction
 from sparkdl.spark.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.training.options import Training
@@ -69,13 +69,3 @@ class DeepRegressor(Regressor, DeepEstimator):
                 f"loss of DeepRegressor must take numbers, {type(loss).__name__} takes classes; "
                 "use squared_error, or a DeepClassifier."
             )
-
-
-def every_prediction(outputs: Array, predictions: Array) -> Array:
-    """All of the network's outputs on the label's scale."""
-    return predictions
-
-
-def first_prediction(outputs: Array, predictions: Array) -> Array:
-    """The network's only output on the label's scale."""
-    return predictions[:, 0]

@@ -11,14 +11,15 @@ from pyspark.sql import functions as F
 
 from sparkdl.spark import columns
 from sparkdl.spark.forward import Scoring, packed
-from sparkdl.spark.inference import Heads, in_rows, scored
+from sparkdl.spark.heads import Heads
+from sparkdl.spark.inference import in_rows, scored
 from sparkdl.spark.layout import Layout
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.remote import identity, shared
 from sparkdl.spark.shipping import packed_classes
 
-Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `inference.py`), and whether it is a Vector
+Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `heads.py`), and whether it is a Vector
 
 
 def output_columns(stage: DeepParams) -> list[str]:

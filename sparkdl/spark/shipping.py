@@ -31,7 +31,7 @@ def packed_classes(*specs: Spec) -> bytes:
     Returns
     -------
     bytes
-        For `training/classes.py`: the names as a line of JSON, then a pickle.
+        For `classes.py`: the names as a line of JSON, then a pickle.
 
     Raises
     ------

@@ -23,13 +23,13 @@ import pyarrow as pa
 from pyspark import BarrierTaskContext
 
 import sparkdl
+from sparkdl.classes import CLASSES
 from sparkdl.spark.intake import read_rows
 from sparkdl.spark.local_disk import local_directory, programs_directory
 from sparkdl.spark.progress import Sender
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
 from sparkdl.training.child import Child, WorkerError
-from sparkdl.training.classes import CLASSES
 from sparkdl.training.recorder import Recorder
 from sparkdl.training.worker import INITIAL, WEIGHTS, Job
 
@@ -56,7 +56,7 @@ def failure_in(text: str) -> str | None:
 def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.RecordBatch]:
     """The body of a task: rows come in, result rows (`RESULT_SCHEMA`) go out.
 
-    Columns in: those of `preparation.SCHEMA`. Out come, by kind: "done" and, of rank 0, "weights"; or "failure", for
+    Columns in: those of `row_bytes.SCHEMA`. Out come, by kind: "done" and, of rank 0, "weights"; or "failure", for
     what would fail again however often Spark tried. Only a process that died is a failure to Spark, which then runs the
     stage again.
     """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparkdl.spark.preparation import Intake
+from sparkdl.spark.row_bytes import Intake
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TaskPlan:
     worker_logs : bool
         Whether to send there what workers print.
     initial : list of callable or None
-        For every run what gives, on a worker, packed weights to start from (see `inference.py`).
+        For every run what gives, on a worker, packed weights to start from (see `forward.py`).
     classes : bytes
         Of the user's own layers and losses, as `shipping.py` packs them.
     """

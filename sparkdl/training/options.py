@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparkdl.dtypes import DTYPES
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import Network
 from sparkdl.optimizers import SGD, Optimizer
@@ -12,7 +13,6 @@ from sparkdl.training.all_reduce import AllReduce
 from sparkdl.training.checkpoints import Checkpoints
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.logs import Logs
-from sparkdl.training.step import DTYPES
 from sparkdl.training.stopping import EarlyStopping
 
 

@@ -27,13 +27,7 @@ Array = jax.Array
 
 Clock = tuple[Callable[[int, Any], Any], int]
 
-DTYPES = ("float32", "bfloat16", "float64")
 OPTIONS = {"cpu": {"xla_cpu_prefer_vector_width": 512}}  # by platform; 6 % faster than at LLVM's own 256 bits
-
-
-def kept_dtype(dtype: str) -> str:
-    """The dtype of weights, sums and rows where layers compute in `dtype`: bfloat16 is for layers alone."""
-    return "float64" if dtype == "float64" else "float32"
 
 
 class State(NamedTuple):

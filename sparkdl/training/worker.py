@@ -76,9 +76,9 @@ def run(job: Job, events: Events) -> None:
     import numpy as np
     from jax.sharding import Mesh
 
+    from sparkdl.classes import CLASSES, install
     from sparkdl.network import named_arrays
     from sparkdl.training.batches import open_shard
-    from sparkdl.training.classes import CLASSES, install
     from sparkdl.training.collectives import meet
     from sparkdl.training.exchange import WORKERS
     from sparkdl.training.options import Training

@@ -11,7 +11,7 @@ import pytest
 
 from sparkdl.spark.decoding import decode_features, decode_flags, decode_labels, decode_weights
 from sparkdl.spark.layout import KINDS, Decoded, Layout, first_status, refusal
-from sparkdl.spark.preparation import Intake, merged_notes, prepared, row_keys
+from sparkdl.spark.row_bytes import Intake, merged_notes, prepared, row_keys
 
 NAN, INFINITY = float("nan"), float("inf")
 VECTOR = pa.struct(

@@ -22,13 +22,13 @@ from own_parts import Pinball
 from spark_cases import FEATURES, arrays, assert_close, table
 
 from sparkdl import DeepEstimator, DeepModel, Network, specs, training
+from sparkdl.classes import install
 from sparkdl.layers import Dense, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.network import named_arrays
 from sparkdl.spark import local_session
 from sparkdl.spark.shipping import packed_classes
 from sparkdl.specs import Spec
-from sparkdl.training.classes import install
 
 SETTINGS = {"spark.executor.memory": "1g", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 2}
 
