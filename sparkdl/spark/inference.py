@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 
 from sparkdl.dtypes import kept_dtype
 from sparkdl.spark.arrow_udf import Batch, arrow_udf
+from sparkdl.spark.collector import spare_modules
 from sparkdl.spark.decoding import decode_features, decode_labels
 from sparkdl.spark.forward import Forward, Scores, Scoring, in_batches, loaded
 from sparkdl.spark.heads import Heads
@@ -77,6 +78,7 @@ def structs(
     for batch in batches:
         for part in _bounded(batch, scoring):
             yield _struct(part, forward, scoring, heads, lists)
+    spare_modules()
 
 
 def _bounded(batch: Batch, scoring: Scoring) -> Iterator[Batch]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.spark.collector import spare_modules
 from sparkdl.spark.decoding import decode_features, decode_flags, decode_labels, decode_weights, split_error
 from sparkdl.spark.layout import KINDS, VALID, Array, Decoded, Layout, first_status, refusal
 
@@ -74,6 +75,7 @@ def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.R
     else:
         if skipped or splits:
             yield _note({"skipped": dict(skipped), "split": sorted(splits)})
+    spare_modules()
 
 
 def row_keys(features: Array, numbers: Array, dtype: str) -> Array:

@@ -24,6 +24,7 @@ from pyspark import BarrierTaskContext
 
 import sparkdl
 from sparkdl.classes import CLASSES
+from sparkdl.spark.collector import spare_modules
 from sparkdl.spark.intake import read_rows
 from sparkdl.spark.local_disk import local_directory, programs_directory
 from sparkdl.spark.progress import Sender
@@ -117,6 +118,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 yield _result(rank, "weights", number, chunk)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        spare_modules()
 
 
 def _new_directory(worker: str) -> Path:
