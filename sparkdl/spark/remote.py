@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from pyspark import Broadcast
 
+CARRIED_BYTES = 100 << 20  # in a plan, of which Spark Connect takes 128 MiB
+
 
 def over_connect(session: SparkSession) -> bool:
     """Whether the session is a client of Spark Connect."""
@@ -42,6 +44,22 @@ def shared(session: SparkSession, data: bytes) -> Callable[[], bytes]:
         path.write_bytes(data)
         session.addArtifacts(str(path), file=True)
     return partial(_of_file, name)
+
+
+def carried(data: bytes) -> Callable[[], bytes]:
+    """As `shared`, but within the plan: over Spark Connect a stream runs in a session that lacks the files of this one.
+
+    Raises
+    ------
+    ValueError
+        That is more than Spark takes.
+    """
+    if len(data) > CARRIED_BYTES:
+        raise ValueError(
+            f"A stream over Spark Connect carries the model in its plan, which holds {CARRIED_BYTES >> 20} MiB, "
+            f"received weights of {len(data) / (1 << 20):.0f} MiB; run the stream in a classic session."
+        )
+    return partial(_same, data)
 
 
 def parallelism(session: SparkSession) -> int:
@@ -103,4 +121,14 @@ def _of_broadcast(broadcast: Broadcast[bytes]) -> bytes:
 def _of_file(name: str) -> bytes:
     from pyspark import SparkFiles  # which a client without a Spark of its own has not
 
-    return Path(SparkFiles.get(name)).read_bytes()
+    try:
+        return Path(SparkFiles.get(name)).read_bytes()
+    except FileNotFoundError:
+        raise RuntimeError(
+            "The weights of a model are missing in this session; over Spark Connect, a stream runs in one of its own, "
+            "where a model's transform works but not its registered function."
+        ) from None
+
+
+def _same(data: bytes) -> bytes:
+    return data

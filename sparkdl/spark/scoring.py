@@ -16,7 +16,7 @@ from sparkdl.spark.inference import in_rows, scored
 from sparkdl.spark.layout import Layout
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved
-from sparkdl.spark.remote import identity, shared
+from sparkdl.spark.remote import carried, identity, over_connect, shared
 from sparkdl.spark.shipping import packed_classes
 
 Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `heads.py`), and whether it is a Vector
@@ -87,7 +87,7 @@ class RowScoring(DeepParams, Saved):
         scoring = self._scoring(inputs.layout, activations, loss_column)
         functions: Heads = {name: head for name, (head, _) in heads.items()}
         vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
-        weights = self._sent(dataset.sparkSession)
+        weights = self._sent(dataset.sparkSession, dataset.isStreaming)
         struct = f"{self.uid}_scores"
         result = in_rows(dataset).withColumn(struct, scored(read, scoring, weights, functions, vectors))
         vectors |= set(activations.values())
@@ -116,10 +116,12 @@ class RowScoring(DeepParams, Saved):
             classes=packed_classes(self.getNetwork(), self.getLoss()),
         )
 
-    def _sent(self, session: SparkSession) -> Callable[[], bytes]:
+    def _sent(self, session: SparkSession, stream: bool = False) -> Callable[[], bytes]:
         """Gives the weights on a worker; sent to every executor once, however often transform is called."""
+        assert self._weights is not None
+        if stream and over_connect(session):
+            return carried(packed(self._weights))
         to = identity(session)
         if self._shipped is None or self._shipped[0] != to:
-            assert self._weights is not None
             self._shipped = to, shared(session, packed(self._weights))
         return self._shipped[1]

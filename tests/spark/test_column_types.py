@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, arrays, centred, outputs, same_bits
 
-from sparkdl import DeepClassifier, DeepRegressionModel, Network
+from sparkdl import DeepClassifier, DeepRegressionModel, Network, register_function
 from sparkdl.layers import Dense, Flatten, Rescale
 
 Image = pytest.importorskip("PIL.Image")
@@ -81,6 +81,17 @@ def test_models_score_columns_of_every_type_alike_from_parquet(typed: DataFrame)
         if params == {"featuresCol": SINGLE[0]}:
             first = found
         assert found == first
+
+
+def test_sql_functions_take_columns_of_every_type(spark: SparkSession, typed: DataFrame) -> None:
+    model = a_model(network=PICTURE)
+    register_function(spark, "of_any_type", model)
+    expected = model.setFeaturesCol("doubles").transform(typed)
+    expected = [row.prediction for row in expected.orderBy("id").select("id", "prediction").collect()]
+    assert set(expected) == {0.0, 1.0}
+    for name in [name for name in SINGLE if name not in ("dense", "sparse")]:  # Vectors fail straight from Parquet
+        found = typed.selectExpr("id", f"of_any_type({name}) AS class").orderBy("id").collect()
+        assert [row["class"] for row in found] == expected
 
 
 def test_one_number_is_a_row_of_one(typed: DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""Classes of a user's own: trained on executors that have never heard of them, saved, and loaded where they are known.
+"""Classes of a user's own: trained in processes that have never heard of them, saved, and loaded where they are known.
 
 Run as a program, this file is the user's: its layer is a class of `__main__`, its loss one of a module beside it.
 """
@@ -30,7 +30,7 @@ from sparkdl.spark import local_session
 from sparkdl.spark.shipping import packed_classes
 from sparkdl.specs import Spec
 
-SETTINGS = {"spark.executor.memory": "1g", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 2}
+SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 2}
 
 
 @jax.jit
@@ -95,8 +95,8 @@ class Refined(Pinball): ...
 
 
 def train(folder: Path) -> None:
-    """On executors that are processes of their own: whatever a notebook does with its classes, and what comes of it."""
-    session = local_session("local-cluster[1,2,1024]", **SETTINGS)
+    """In Python workers, which know nothing of this program: what a notebook does with its classes, and what comes."""
+    session = local_session("local[2]", **SETTINGS)
     own_parts.ABOVE = jnp.asarray(own_parts.ABOVE)  # a user's constants may be JAX's
     rows = session.createDataFrame(table())
     model = estimator(numWorkers=2, activationCols={"own": "hidden"}).fit(rows)
@@ -184,7 +184,7 @@ def test_the_loss_s_slopes_are_its_derivatives(float64: None) -> None:
     np.testing.assert_allclose(Pinball(0.3).slopes(outputs, targets), expected, rtol=1e-12)
 
 
-def test_executors_train_what_one_process_trains(found: dict[str, Any]) -> None:
+def test_workers_train_what_one_process_trains(found: dict[str, Any]) -> None:
     labels = table()["label"].to_numpy().astype(float)
     result = training.fit(
         network(), (FEATURES.astype("float32"), labels), loss=Pinball(0.7), step_size=0.1, epochs=4, batch_size=24
@@ -193,7 +193,7 @@ def test_executors_train_what_one_process_trains(found: dict[str, Any]) -> None:
     assert_close(weights, dict(named_arrays(result.weights)), 1e-5)
 
 
-def test_executors_score_with_them(found: dict[str, Any]) -> None:
+def test_workers_score_with_them(found: dict[str, Any]) -> None:
     weights = {name: np.array(value) for name, value in found["weights"].items()}
     hidden = (
         weights["own/gain"] * 2 * np.tanh((FEATURES / 255 @ weights["dense_1/kernel"] + weights["dense_1/bias"]) / 2)
@@ -217,7 +217,7 @@ def test_a_class_defined_anew_is_the_one_that_runs(found: dict[str, Any]) -> Non
     assert found["fit of the new cell"]["own/gain"] != found["weights"]["own/gain"]
 
 
-def test_a_class_that_executors_cannot_import_is_named(found: dict[str, Any]) -> None:
+def test_a_class_that_workers_cannot_import_is_named(found: dict[str, Any]) -> None:
     assert found["error"] == (
         "A worker cannot load __main__.Gained, installed_parts.Refined "
         "(ModuleNotFoundError: No module named 'installed_parts'); "

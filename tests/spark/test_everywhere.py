@@ -9,13 +9,16 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from own_parts import Pinball
 from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import OneVsRest
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.feature import MinMaxScaler
 from pyspark.ml.functions import array_to_vector, vector_to_array
@@ -24,7 +27,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from spark_cases import NETWORK, arrays, same_bits, table
 
-from sparkdl import DeepClassificationModel, DeepClassifier
+from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, Network, register_function
+from sparkdl.layers import Dense, Rescale
+from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.spark import local_session
 
 MASTERS = {"classic": "local[2]", "cluster": "local-cluster[2,1,1024]", "connect": "local[2]"}
@@ -37,9 +42,29 @@ SETTINGS = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",  # while an executor is being replaced
 }
 DEADLINE_SECONDS = 600.0
+STREAM_SECONDS = 120
 ENDLESS = 10**6
 LONG = 400  # epochs: enough for an executor to die in
 START = {"dense_1": {"kernel": np.ones((4, 5), np.float32), "bias": np.linspace(-1, 1, 5, dtype=np.float32)}}
+
+
+@dataclass(frozen=True)
+class Halved(Layer):
+    """y = x / 2; a class of `__main__` in those processes, which executors have never heard of."""
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x / 2
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return dy / 2
+
+
+OWN = Network([Rescale(1 / 255), Dense(3), Halved(), Dense(1)], input_shape=(4,))
 
 # What a session of each kind does, in a process of its own.
 
@@ -79,8 +104,18 @@ def check(kind: str, folder: Path) -> None:
     assert isinstance(chosen, PipelineModel)
     told["tuned"] = predictions(chosen.transform(rows))
     told["accuracy"] = tuned.avgMetrics
+    register_function(session, "classify", loaded)
+    rows.createOrReplaceTempView("rows")
+    classes = session.sql("SELECT classify(features) AS class FROM rows ORDER BY id")
+    told["function"] = [row["class"] for row in classes.collect()]
+    told["stream"] = streamed(loaded, rows, folder)
+    own = DeepEstimator(network=OWN, loss=Pinball(0.7), numWorkers=2, maxIter=2, batchSize=8).fit(rows)
+    told["own"] = [row.prediction for row in own.transform(rows).orderBy("id").select("prediction").collect()]
+    rest = OneVsRest(classifier=classifier(numWorkers=1)).fit(rows).transform(rows)
+    told["rest"] = [row.prediction for row in rest.orderBy("id").select("prediction").collect()]
     write(folder / "fitted.npz", arrays(fitted))
     write(folder / "tuned.npz", arrays(chosen.stages[1]))
+    write(folder / "own.npz", arrays(own))
 
     if kind == "classic":
         write(folder / "long.npz", arrays(classifier(LONG).fit(rows)))
@@ -90,6 +125,16 @@ def check(kind: str, folder: Path) -> None:
     if kind == "cluster":
         classifier(ENDLESS).fit(rows)  # killed with its driver
     session.stop()
+
+
+def streamed(model: DeepClassificationModel, rows: DataFrame, folder: Path) -> list[list[float]]:
+    """The predictions of a stream of the rows' files."""
+    rows.drop("vector").repartition(2).write.parquet(str(folder / "rows"))
+    stream = rows.sparkSession.readStream.schema(rows.drop("vector").schema).parquet(str(folder / "rows"))
+    sink = model.transform(stream).writeStream.format("memory").queryName("streamed")
+    query = sink.option("checkpointLocation", str(folder / "stream")).trigger(availableNow=True).start()
+    assert query.awaitTermination(STREAM_SECONDS)
+    return predictions(rows.sparkSession.table("streamed"))
 
 
 def predictions(scored: DataFrame) -> list[list[float]]:
@@ -194,7 +239,7 @@ def told(folders: dict[str, Path]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["cluster", "connect"])
-@pytest.mark.parametrize("name", ["fitted", "tuned"])
+@pytest.mark.parametrize("name", ["fitted", "tuned", "own"])
 def test_the_weights_are_those_of_a_classic_session(folders: dict[str, Path], kind: str, name: str) -> None:
     expected, actual = (dict(np.load(folders[each] / f"{name}.npz")) for each in ("classic", kind))
     assert same_bits(actual, expected)
@@ -203,6 +248,13 @@ def test_the_weights_are_those_of_a_classic_session(folders: dict[str, Path], ki
 @pytest.mark.parametrize("kind", ["cluster", "connect"])
 def test_what_a_model_tells_is_what_it_tells_in_a_classic_session(told: dict[str, Any], kind: str) -> None:
     assert told[kind] == told["classic"]
+
+
+@pytest.mark.parametrize("kind", MASTERS)
+def test_functions_and_streams_give_what_transform_gives(told: dict[str, Any], kind: str) -> None:
+    expected = told[kind]["predictions"]
+    assert told[kind]["function"] == [row[0] for row in expected]
+    assert told[kind]["stream"] == expected
 
 
 def test_a_model_is_loaded_as_it_was_saved(told: dict[str, dict[str, Any]]) -> None:

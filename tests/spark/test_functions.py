@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyspark import SparkFiles
 from pyspark.errors import PythonException
 from pyspark.ml import PipelineModel
 from pyspark.ml.feature import SQLTransformer
@@ -17,6 +18,7 @@ from spark_cases import FEATURES, Array, a_model, arrays, centred, outputs, soft
 
 from sparkdl import DeepModel, DeepRegressionModel, Network, register_function
 from sparkdl.layers import Dense, Rescale
+from sparkdl.spark import remote
 
 SECONDS = 120  # for a stream of 24 rows, on a machine that is busy
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
@@ -120,6 +122,18 @@ def test_rows_that_do_not_fit_fail_the_query_or_are_null(spark: SparkSession, ty
     expected: list[float | None] = outputs(arrays(model), FEATURES).argmax(axis=1).tolist()
     expected[3] = None
     assert found.tolist() == expected
+
+
+def test_over_connect_a_stream_takes_no_more_than_its_plan_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its session lacks the files of the one that a model is in; see `test_everywhere.py` for what works."""
+    monkeypatch.setattr(remote, "CARRIED_BYTES", 3 << 20)
+    assert remote.carried(bytes(3 << 20))() == bytes(3 << 20)
+    with pytest.raises(ValueError, match="in its plan, which holds 3 MiB, received weights of 4 MiB; run the stream"):
+        remote.carried(bytes(4 << 20))
+    with monkeypatch.context() as patch:
+        patch.setattr(SparkFiles, "get", lambda name: "/nowhere")
+        with pytest.raises(RuntimeError, match="missing in this session; over Spark Connect, a stream runs in one of"):
+            remote._of_file("sparkdl-0")
 
 
 @pytest.mark.parametrize("pipeline", [False, True])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from spark_cases import NETWORK, arrays, assert_close
+from spark_cases import NETWORK, arrays, assert_close, same_bits
 
 from sparkdl import DeepClassifier, Network
 from sparkdl.layers import Dense, Relu
@@ -54,6 +54,7 @@ def test_maps_of_equal_rows_share_a_job_and_train_as_alone(rows: DataFrame, jobs
         assert_close(arrays(models[index]), arrays(model), 1e-5)
         assert models[index].extractParamMap() == model.extractParamMap()
         assert len(models[index].summary.history) == len(model.summary.history)
+    assert same_bits(arrays(models[2]), arrays(alone[2]))  # the only one of its optimizer
     assert estimator.getStepSize() == 0.01
 
 
