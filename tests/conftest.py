@@ -15,7 +15,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Java's optimizing compiler is half of a session's work, and pays off in none this short. Subprocesses get these too.
 for _options in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
-    os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # With no session, or with their own.
 ALONE = (

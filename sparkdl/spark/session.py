@@ -79,6 +79,7 @@ def local_session(
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
         "spark.driver.memory": "2g",
         "spark.log.level": "ERROR",
+        "spark.python.daemon.module": "sparkdl.spark.daemon",
         "spark.sql.execution.arrow.pyspark.enabled": True,
         "spark.sql.shuffle.partitions": 4,
         "spark.ui.enabled": False,

@@ -75,7 +75,7 @@ def test_a_pipeline_within_a_pipeline_is_fitted_on_what_its_stages_make(rows: Da
 
 
 @pytest.mark.parametrize(
-    "labels, units, loss", [(THREE, 2, "softmax_cross_entropy"), (LABELS, 1, "sigmoid_cross_entropy")]
+    "labels, units, loss", [(LABELS, 2, "softmax_cross_entropy"), (THREE, 1, "sigmoid_cross_entropy")]
 )
 def test_one_versus_rest_takes_the_class_whose_classifier_scores_highest(
     spark: SparkSession, labels: Array, units: int, loss: str

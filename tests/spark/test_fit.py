@@ -14,7 +14,6 @@ import pytest
 from pyspark.ml import Pipeline
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.feature import StringIndexer
-from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_cases import FEATURES, LABELS, NETWORK, arrays, assert_close, descended, initial, same_bits, table
@@ -31,10 +30,7 @@ def classifier(**params: Any) -> DeepClassifier:
 
 def retyped(features: str, label: str) -> Change:
     return lambda rows: rows.withColumns(
-        {
-            "features": array_to_vector("features") if features == "Vector" else F.col("features").cast(features),
-            "label": F.col("label").cast(label),
-        }
+        {"features": F.col("features").cast(features), "label": F.col("label").cast(label)}
     )
 
 
@@ -98,9 +94,7 @@ def first(rows: DataFrame) -> DeepClassificationModel:
     [
         pytest.param(lambda rows: rows, id="again"),
         pytest.param(lambda rows: rows.orderBy(F.rand(3)).repartition(5), id="other order and partitions"),
-        pytest.param(retyped("array<int>", "boolean"), id="array<int> and boolean"),
         pytest.param(retyped("array<float>", "float"), id="array<float> and float"),
-        pytest.param(retyped("Vector", "decimal(5,2)"), id="Vector and decimal"),
     ],
 )
 def test_the_same_rows_give_the_same_weights_bit_for_bit(

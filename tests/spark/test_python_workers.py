@@ -1,0 +1,52 @@
+"""What Spark's Python workers have loaded, and what that costs their tasks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+LIGHT = "import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
+
+
+def test_they_are_forked_by_a_daemon_that_has_loaded_what_tasks_need(spark: SparkSession) -> None:
+    def look(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        import gc
+        import os
+
+        list(batches)
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode()
+        yield pa.RecordBatch.from_pydict({"told": [command, str("jax" in sys.modules), str(gc.get_freeze_count() > 0)]})
+
+    told = [row.told for row in spark.range(1).coalesce(1).mapInArrow(look, "told string").collect()]
+    assert "sparkdl.spark.daemon" in told[0]
+    assert told[1:] == ["True", "True"]
+
+
+def test_the_daemon_starts_no_backend_which_a_fork_would_break() -> None:
+    code = "import sparkdl.spark.daemon\nfrom jax._src import xla_bridge\nprint(xla_bridge.backends_are_initialized())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("sparkdl", ["jax", "numpy", "pyspark"]),
+        ("sparkdl.training.alarm", ["pyspark"]),
+        ("sparkdl.spark.row_bytes", ["jax", "optax", "pandas", "pyspark"]),
+        ("sparkdl.spark.inference", ["optax", "pandas", "pyspark.ml"]),
+        ("sparkdl.spark.measuring", ["optax", "pyspark.ml"]),
+        ("sparkdl.spark.task", ["pandas", "pyspark.ml"]),
+    ],
+)
+def test_other_daemons_workers_import_no_more_than_their_task_needs(module: str, heavy: list[str]) -> None:
+    code = LIGHT.format(module=module, heavy=heavy)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
