@@ -244,7 +244,8 @@ def _worker_memory() -> Iterator[int]:
     """KiB of anonymous memory of each Python worker of Spark on this machine, where Linux tells."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if b"\0sparkdl.spark.daemon\0" in (process / "cmdline").read_bytes() and _descends(process.name, os.getpid()):
+            command = (process / "cmdline").read_bytes()
+            if b"\0sparkdl.spark.daemon\0" in command and _descends(process.name, os.getpid()):
                 yield int(re.search(r"RssAnon:\s+(\d+)", (process / "status").read_text())[1])  # type: ignore[index]
         except (OSError, TypeError):  # it ended meanwhile
             continue
