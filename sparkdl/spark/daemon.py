@@ -1,7 +1,7 @@
 """Spark's daemon of Python workers, which forks them with all loaded that sparkdl's tasks import.
 
-For sessions whose setting `spark.python.daemon.module` names this module, as those of `local_session` do. JAX itself
-starts in the workers: nothing here may create a thread or a JAX backend, which a fork would break.
+For sessions whose setting `spark.python.daemon.module` names this module, as those of `local_session` do. JAX's
+backends start in the workers, as a fork would break them; the threads of NumPy and Arrow know how to outlive one.
 """
 
 from __future__ import annotations
