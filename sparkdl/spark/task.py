@@ -104,6 +104,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 yield _failure(rank, error.type, str(error) if error.type == "ValueError" else named, error.secondary)
                 return
             except OSError as error:  # a peer that died between its meeting and the alarm, or a disk
+                time.sleep(PRECEDENCE_SECONDS)
                 raise TaskFailure(f"{worker}: {type(error).__name__}: {error}.") from None
         _record_start(recorder, read, done)
         for run in done["runs"]:
