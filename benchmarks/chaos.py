@@ -21,7 +21,6 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,11 @@ from sparkdl import DeepClassificationModel, DeepClassifier, Network, datasets
 from sparkdl.layers import Dense, Dropout, Flatten, Relu, Rescale
 from sparkdl.network import named_arrays
 from sparkdl.spark import local_session
+from sparkdl.training.fork_server import SERVER_NAME
+from sparkdl.training.worker import PROCESS_NAME
 
 LAYERS = [Rescale(1 / 255), Flatten(), Dense(64), Relu(), Dropout(0.2), Dense(10)]
-WORKER, EXECUTOR = b"sparkdl.training.worker", b"CoarseGrainedExecutorBackend"
+CHILD, DAEMON, EXECUTOR = PROCESS_NAME, "sparkdl.spark.daemon", "CoarseGrainedExecutorBackend"
 LEFT_SECONDS = 10.0  # in which what a fit leaves may go
 
 
@@ -68,28 +69,34 @@ def classifier(checkpoints: Path) -> DeepClassifier:
     )
 
 
-def processes() -> Iterator[tuple[int, int, bytes]]:
-    """Process id, parent's id and command of every descendant of this process."""
-    known: dict[int, tuple[int, bytes]] = {}
+def processes() -> dict[int, tuple[int, str, str]]:
+    """Parent's id, name and command of every descendant of this process, by its id."""
+    known: dict[int, tuple[int, str, str]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             if fields[0] != "Z":  # it has ended
-                known[int(folder.name)] = int(fields[1]), (folder / "cmdline").read_bytes()
+                name, command = ((folder / part).read_text() for part in ("comm", "cmdline"))
+                known[int(folder.name)] = int(fields[1]), name.strip(), command
         except OSError:
             continue
-    for pid, (parent, command) in known.items():
-        ancestor = parent
-        while ancestor in known and ancestor != os.getpid():
-            ancestor = known[ancestor][0]
-        if ancestor == os.getpid():
-            yield pid, parent, command
+
+    def descends(pid: int) -> bool:
+        return pid == os.getpid() or (pid in known and descends(known[pid][0]))
+
+    return {pid: known[pid] for pid in known if descends(known[pid][0])}
 
 
 def victims(kind: str) -> list[int]:
     """Ids of the living processes of a kind: "child", "worker" or "executor"."""
-    wanted = EXECUTOR if kind == "executor" else WORKER
-    return [parent if kind == "worker" else pid for pid, parent, command in processes() if wanted in command]
+    there = processes()
+    if kind == "child":
+        return [pid for pid, (_, name, _) in there.items() if name == CHILD]
+    if kind == "executor":
+        return [pid for pid, (_, _, command) in there.items() if EXECUTOR in command]
+    forks = {pid: parent for pid, (parent, _, command) in there.items() if DAEMON in command}
+    daemons = set(forks) - {pid for pid, parent in forks.items() if parent in forks}
+    return [pid for pid, (parent, name, _) in there.items() if parent in daemons and name != SERVER_NAME]
 
 
 def orphans(scratch: Path) -> list[str]:
@@ -97,7 +104,7 @@ def orphans(scratch: Path) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if WORKER in (folder / "cmdline").read_bytes() and (
+            if (folder / "comm").read_text().strip() == CHILD and (
                 str(scratch).encode() in (folder / "environ").read_bytes()
             ):
                 found.append(folder.name)

@@ -1,18 +1,39 @@
 """Spark's daemon of Python workers, which forks them with all loaded that sparkdl's tasks import.
 
-For sessions whose setting `spark.python.daemon.module` names this module, as those of `local_session` do. JAX's
-backends start in the workers, as a fork would break them; the threads of NumPy and Arrow know how to outlive one.
+For sessions whose setting `spark.python.daemon.module` names this module, as those of `local_session` do. The processes
+that train are forked as well, by a server that starts here. JAX's backends start in those that were forked, as a fork
+would break them; the threads of NumPy and Arrow know how to outlive one.
 """
 
 from __future__ import annotations
 
 import gc
+import os
+import sys
 
-from pyspark.daemon import manager
+from sparkdl.spark.environment import HUGE_PAGES, TUNABLES
 
-import sparkdl.spark.measuring
-import sparkdl.spark.task  # noqa: F401
+
+def load() -> None:
+    """Import what tasks need."""
+    import sparkdl.spark.measuring
+    import sparkdl.spark.task  # noqa: F401
+
+    gc.freeze()  # its pages stay shared
+
+
+def main() -> None:
+    """Be Spark's daemon."""
+    from pyspark.daemon import manager
+
+    from sparkdl.training.fork_server import open_fork_server
+
+    load()
+    open_fork_server()
+    manager()
+
 
 if __name__ == "__main__":
-    gc.freeze()  # its pages stay shared
-    manager()
+    if TUNABLES not in os.environ:
+        os.execve(sys.executable, sys.orig_argv, os.environ | {TUNABLES: HUGE_PAGES})
+    main()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import shutil
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,8 +23,9 @@ from pyspark import BarrierTaskContext
 import sparkdl
 from sparkdl.classes import CLASSES
 from sparkdl.spark.collector import spare_modules
+from sparkdl.spark.environment import worker_environment
 from sparkdl.spark.intake import read_rows
-from sparkdl.spark.local_disk import local_directory, programs_directory
+from sparkdl.spark.local_disk import local_directory
 from sparkdl.spark.progress import Sender
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
@@ -69,7 +68,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
         raise TaskFailure(f"Only {len(hosts)} of {plan.workers} workers were started again.")
     worker = f"Worker {rank} on {hosts[rank]}"
     recorder = Recorder(any(training.get("statistics") for training in plan.trainings))
-    environment = _environment(context, plan.device, hosts)
+    environment = worker_environment(context, plan.device, hosts)
     directory = _new_directory(worker)
     try:
         with (
@@ -225,32 +224,6 @@ def _followed(
     if not plan.worker_logs:
         return contextlib.nullcontext()
     return child.follow(lambda line: sender.send({"rank": rank, "host": host, "line": line}))
-
-
-def _environment(context: BarrierTaskContext, device: str, hosts: list[str]) -> dict[str, str]:
-    """What the child's environment needs before JAX starts: threads, platform, visible devices."""
-    resource = context.resources().get("gpu")
-    environment = {
-        "PJRT_NPROC": str(context.cpus()),
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "JAX_PLATFORMS": "cuda" if device == "gpu" or (device == "auto" and resource) else "cpu",
-        # A program takes its memory anew in every step: in pages of 2 MiB a CNN's step in whole batches takes a quarter
-        # less time, one in parts a few percent.
-        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"),
-    }
-    folder = programs_directory()
-    if folder and "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # compiled programs, for as long as the session lives
-        environment["JAX_COMPILATION_CACHE_DIR"] = folder
-        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    if environment["JAX_PLATFORMS"] == "cuda":
-        rank = context.partitionId()
-        below = hosts[:rank].count(hosts[rank])  # workers of lower rank on this machine
-        address = resource.addresses[0] if resource else str(below)
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        # Spark counts the GPUs that its executor sees, which may be some of the machine's.
-        narrowed = visible != [""] and address.isdigit() and int(address) < len(visible)
-        environment["CUDA_VISIBLE_DEVICES"] = visible[int(address)] if narrowed else address
-    return environment
 
 
 def _reserved_port(host: str) -> socket.socket:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from sparkdl.training.follower import LogFollower
+from sparkdl.training.fork_server import Forked, fork_worker
 from sparkdl.training.worker import HEARTBEAT_SECONDS, Job, job_line
 
 SILENCE_SECONDS = 30 * HEARTBEAT_SECONDS  # a worker that says nothing for so long has been stopped or has hung
@@ -51,17 +52,10 @@ class Child:
 
     def __init__(self, log: Path, environment: dict[str, str]) -> None:
         self._log = log
+        whole = os.environ | environment
         with log.open("wb") as stream:
-            self._process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "sparkdl.training.worker", str(log.parent)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-                text=True,
-                env=os.environ | environment,
-                # Spark's daemon hangs up on its process group when an executor dies, which would forestall cleaning up.
-                start_new_session=True,
-            )
+            forked = fork_worker(str(log.parent), stream, whole) if whole.get("JAX_PLATFORMS") == "cpu" else None
+            self._process: Forked | subprocess.Popen[str] = forked or _started(str(log.parent), stream, whole)
         self._events: queue.Queue[dict[str, Any] | None] = queue.Queue()
         assert self._process.stdout is not None
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
@@ -171,6 +165,19 @@ class Child:
             except json.JSONDecodeError:
                 continue  # cut short by the process's death
         self._events.put(None)
+
+
+def _started(directory: str, log: IO[bytes], environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", "sparkdl.training.worker", directory],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+        env=environment,
+        # Spark's daemon hangs up on its process group when an executor dies, which would forestall cleaning up.
+        start_new_session=True,
+    )
 
 
 def _is_secondary(event: dict[str, Any]) -> bool:

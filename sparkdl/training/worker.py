@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 HEARTBEAT_SECONDS = 2.0
+PROCESS_NAME = "sparkdl-worker"
 FACTS = ("stop_reason", "best", "checks", "resumed", "notes")  # fields of a Result that "done" tells
 TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.npz"
 INITIAL = "initial-{}.npz"  # by number of the run
@@ -155,9 +156,9 @@ def _by_process(devices: list[Any]) -> list[list[Any]]:
     return [[device for device in devices if device.process_index == rank] for rank in ranks]
 
 
-def main() -> None:
+def main(directory: str) -> None:
     """Read the job, run it, and stay until ended: Python's own farewell could wait for a peer that is gone."""
-    directory = sys.argv[1]
+    call_process(PROCESS_NAME)
     events = Events(os.fdopen(os.dup(1), "w"))
     os.dup2(2, 1)
     threading.Thread(target=_beat, args=(events,), daemon=True).start()
@@ -177,6 +178,12 @@ def main() -> None:
         sys.stderr.flush()
         events.send("error", type=type(error).__name__, message=str(error))
     threading.Event().wait()  # for the parent, which ends this process, or for its death, after which we clean up
+
+
+def call_process(name: str) -> None:
+    """Give this process the name that Linux's `ps` and `top` are to show, of at most 15 characters."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(name)
 
 
 def _beat(events: Events) -> None:
@@ -204,4 +211,4 @@ def job_line(job: Job) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

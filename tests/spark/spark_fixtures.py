@@ -15,6 +15,7 @@ from spark_cases import FROZEN, NETWORK, Remains, table
 
 from sparkdl import DeepClassifier
 from sparkdl.spark import local_session
+from sparkdl.training.worker import PROCESS_NAME
 
 
 @pytest.fixture(scope="session")
@@ -73,9 +74,9 @@ def _workers(scratch: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            command, environment = ((process / name).read_bytes() for name in ("cmdline", "environ"))
+            command, environment = ((process / name).read_bytes() for name in ("comm", "environ"))
         except OSError:  # gone, or somebody else's
             continue
-        if b"sparkdl.training.worker" in command and str(scratch).encode() in environment:
+        if command.strip() == PROCESS_NAME.encode() and str(scratch).encode() in environment:
             found.append(f"process {process.name}")
     return found

@@ -31,6 +31,7 @@ from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, Netw
 from sparkdl.layers import Dense, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.spark import local_session
+from sparkdl.training.worker import PROCESS_NAME
 
 MASTERS = {"classic": "local[2]", "cluster": "local-cluster[2,1,1024]", "connect": "local[2]"}
 SETTINGS = {
@@ -164,12 +165,12 @@ def kill_an_executor(kept: Path) -> None:
 
 
 def descendants(ancestor: int, command: str) -> list[int]:
-    """Processes under another whose command holds a text; Linux tells."""
+    """Processes under another whose name or command holds a text; Linux tells."""
     parents, found = {}, []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            if command.encode() in (process / "cmdline").read_bytes():
+            if command in (process / "comm").read_text() + (process / "cmdline").read_text():
                 found.append(int(process.name))
         except OSError:  # gone
             continue
@@ -214,7 +215,7 @@ def driver(kind: str, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def trains_for_ever(process: subprocess.Popen[bytes], folder: Path) -> bool:
-    return (folder / "told.json").exists() and len(descendants(process.pid, "sparkdl.training")) == 2
+    return (folder / "told.json").exists() and len(descendants(process.pid, PROCESS_NAME)) == 2
 
 
 def log(folder: Path) -> str:

@@ -30,7 +30,8 @@ def test_they_are_forked_by_a_daemon_that_has_loaded_what_tasks_need(spark: Spar
 
 
 def test_the_daemon_starts_no_backend_which_a_fork_would_break() -> None:
-    code = "import sparkdl.spark.daemon\nfrom jax._src import xla_bridge\nprint(xla_bridge.backends_are_initialized())"
+    code = "from sparkdl.spark import daemon; daemon.load()\n"
+    code += "from jax._src import xla_bridge; print(xla_bridge.backends_are_initialized())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sparkdl.spark import task
+from sparkdl.spark.environment import worker_environment
 
 HOSTS = ["a", "b", "a", "a"]
 
@@ -57,7 +58,7 @@ def test_a_worker_gets_the_tasks_cpus_and_one_gpu(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    environment = task._environment(Context(rank, gpus), device, HOSTS)  # type: ignore[arg-type]
+    environment = worker_environment(Context(rank, gpus), device, HOSTS)  # type: ignore[arg-type]
     assert environment["PJRT_NPROC"] == "3"
     assert (environment["JAX_PLATFORMS"], environment.get("CUDA_VISIBLE_DEVICES")) == expected
 
@@ -68,12 +69,12 @@ def test_a_worker_takes_large_pages_and_keeps_compiled_programs_with_spark(
     for name in ("GLIBC_TUNABLES", "JAX_COMPILATION_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
-    environment = task._environment(Context(0, None), "cpu", HOSTS)  # type: ignore[arg-type]
+    environment = worker_environment(Context(0, None), "cpu", HOSTS)  # type: ignore[arg-type]
     assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
     assert Path(environment["JAX_COMPILATION_CACHE_DIR"]).parent == tmp_path
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/of/the/user")
-    environment = task._environment(Context(0, None), "cpu", HOSTS)  # type: ignore[arg-type]
+    environment = worker_environment(Context(0, None), "cpu", HOSTS)  # type: ignore[arg-type]
     assert environment["GLIBC_TUNABLES"] == "glibc.malloc.check=1"
     assert "JAX_COMPILATION_CACHE_DIR" not in environment  # the worker inherits the user's
 
