@@ -112,7 +112,7 @@ class _Run:
     def result(self) -> Result:
         plan, network = self.plan, self.plan.network
         with self.recorder.span("compile"), kept_by_every_process():
-            weights = initialization(network)(jax.random.key(plan.seed))
+            weights = initialization(network)(np.int64(plan.seed))
             if self.initial is not None:
                 weights = started_from(weights, self.initial)
             self.state = replicate(initial_state(network, weights, self.optimizer, self.exchange), self.mesh)
@@ -380,4 +380,4 @@ def _is_best(history: list[Epoch]) -> bool:
 
 def _own(stacked: Any) -> Any:
     """Copies on the host of what this process's first worker holds."""
-    return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)[0]), stacked)
+    return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0))[0], stacked)

@@ -18,7 +18,7 @@ from sparkdl.schedules import ConstantSchedule
 from sparkdl.specs import Spec
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.options import Training
-from sparkdl.training.step import Clock, Settings, State, make_score, make_step
+from sparkdl.training.step import ONCE, Clock, Settings, State, make_score, make_step
 
 KEPT = 16  # programs of each kind
 
@@ -93,8 +93,8 @@ class Program(NamedTuple):
 
 @lru_cache(KEPT)
 def initialization(network: Network) -> Callable[[Any], Any]:
-    """The network's `init`, jitted; without optimization, as it runs once and random numbers are slow to optimize."""
-    return jax.jit(network.init, compiler_options={"xla_backend_optimization_level": 0})
+    """The initial weights by seed, an integer of NumPy's; random numbers are slow to optimize."""
+    return jax.jit(lambda seed: network.init(jax.random.key(seed)), compiler_options=ONCE)
 
 
 class _Compiled:

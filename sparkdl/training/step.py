@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +28,7 @@ Array = jax.Array
 
 Clock = tuple[Callable[[int, Any], Any], int]
 
+ONCE = {"xla_backend_optimization_level": 0}  # of programs that run once, and take longer to optimize than to run
 OPTIONS = {"cpu": {"xla_cpu_prefer_vector_width": 512}}  # by platform; 6 % faster than at LLVM's own 256 bits
 
 
@@ -68,14 +70,27 @@ class Settings(NamedTuple):
     def of(cls, optimizer: Optimizer, step_size: float, seed: int) -> Settings:
         """Those of a run."""
         step_size, weight_decay = np.asarray((step_size, optimizer.weight_decay), jax.dtypes.canonicalize_dtype(float))
-        return cls(step_size, weight_decay, np.asarray(jax.random.key_data(jax.random.key(seed))))
+        return cls(step_size, weight_decay, np.asarray(_key_data(np.int64(seed))))
 
 
 def initial_state(network: Network, weights: Any, optimizer: Optimizer, exchange: Exchange) -> State:
     """The state before the first step."""
-    learned = network.learned(weights)
-    state = optimizer.transformation(1.0, 1, 1).init(learned)
-    return State(weights, state, exchange.init(learned), jnp.zeros((), jnp.int32))
+    return State(weights, *_others(optimizer, exchange)(network.learned(weights)), jnp.asarray(np.int32(0)))
+
+
+@lru_cache(16)
+def _others(optimizer: Optimizer, exchange: Exchange) -> Callable[[Any], tuple[Any, Any]]:
+    """The states of optimizer and exchange in one program, since each operation on its own would be one as well."""
+
+    def others(learned: Any) -> tuple[Any, Any]:
+        return optimizer.transformation(1.0, 1, 1).init(learned), exchange.init(learned)
+
+    return jax.jit(others, compiler_options=ONCE)
+
+
+@partial(jax.jit, compiler_options=ONCE)
+def _key_data(seed: Array) -> Array:
+    return jax.random.key_data(jax.random.key(seed))
 
 
 def make_step(

@@ -118,7 +118,7 @@ class _Together:
         finite = np.ones(len(self.plans), bool)
         while len(epochs) < self.plans[0].epochs and finite.any():
             epochs.append(self._train_epoch(len(epochs), finite))
-        weights = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)[0]), self.state.weights)
+        weights = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0))[0], self.state.weights)
         stopped = f"all {len(epochs)} epochs are done"
         return [
             Result(jax.tree.map(itemgetter(run), weights), list(history), compiling, stopped) if finite[run] else None
@@ -128,7 +128,7 @@ class _Together:
     def _compile(self, initial: Sequence[Weights | None]) -> None:
         states, settings = [], []
         for plan, given in zip(self.plans, initial, strict=True):
-            weights, optimizer = initialization(plan.network)(jax.random.key(plan.seed)), Optimizer.of(plan.optimizer)
+            weights, optimizer = initialization(plan.network)(np.int64(plan.seed)), Optimizer.of(plan.optimizer)
             weights = weights if given is None else started_from(weights, given)
             states.append(initial_state(plan.network, weights, optimizer, Exchange.of(plan.exchange)))
             settings.append(Settings.of(optimizer, plan.step_size, plan.seed))

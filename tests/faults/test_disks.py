@@ -75,12 +75,15 @@ def test_a_file_system_that_hangs_is_given_up(
         import sys
 
         from sparkdl.spark import task
+        from sparkdl.training import child
 
-        sys.path.insert(0, str(code))  # for the child, whose interpreter runs the sitecustomize that it finds
+        fork, child.fork_worker = child.fork_worker, lambda *_: None  # the child is to be an interpreter of its own,
+        sys.path.insert(0, str(code))  # which runs the sitecustomize that it finds
         try:
             yield from task.run_task(batches, plan)
         finally:
             sys.path.remove(str(code))
+            child.fork_worker = fork
 
     code = tmp_path / "code"
     code.mkdir()
