@@ -39,7 +39,7 @@ from sparkdl.training.fork_server import SERVER_NAME
 from sparkdl.training.worker import PROCESS_NAME
 
 LAYERS = [Rescale(1 / 255), Flatten(), Dense(64), Relu(), Dropout(0.2), Dense(10)]
-CHILD, DAEMON, EXECUTOR = PROCESS_NAME, "sparkdl.spark.daemon", "CoarseGrainedExecutorBackend"
+CHILD, DAEMON, EXECUTOR = PROCESS_NAME, "\0sparkdl.spark.daemon\0", "CoarseGrainedExecutorBackend"
 LEFT_SECONDS = 10.0  # in which what a fit leaves may go
 
 

@@ -159,7 +159,7 @@ def _watch(descriptors: list[int], *request: Any) -> None:
         _to_the_end(_work, streams, *request)
     for stream in streams:
         os.close(stream)
-    with socket.socket(fileno=conversation) as asker:
+    with socket.socket(fileno=conversation) as asker, contextlib.suppress(BrokenPipeError):  # of one that is gone
         asker.send(b"%d" % pid)
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         assert ended is not None
