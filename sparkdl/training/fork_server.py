@@ -25,7 +25,7 @@ from sparkdl.training.worker import call_process, main
 
 REQUEST_BYTES = 1 << 17  # most are of 5,000
 ANSWER_SECONDS = 60.0
-SERVER_NAME = "sparkdl-forks"
+SERVER_NAME, WARDEN_NAME = "sparkdl-forks", "sparkdl-warden"
 _PARSERS: dict[type, Callable[[str], Any]] = {bool: lambda text: text.lower() in ("1", "true"), int: int, float: float}
 
 _server: socket.socket | None = None
@@ -151,6 +151,7 @@ def _to_the_end(run: Callable[..., None], *arguments: Any) -> NoReturn:
 
 def _watch(descriptors: list[int], *request: Any) -> None:
     """Fork the worker, tell its process id, then how it ended, and wait until that is known."""
+    call_process(WARDEN_NAME)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     *streams, conversation = descriptors
     pid = os.fork()

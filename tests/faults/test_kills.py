@@ -19,6 +19,7 @@ from strikes import Strike, strike, struck
 
 from sparkdl import DeepClassifier
 from sparkdl.spark import progress
+from sparkdl.training.worker import PROCESS_NAME
 
 Weights = dict[str, np.ndarray]
 ENDLESS = 10**6
@@ -115,7 +116,7 @@ def test_workers_that_die_every_time_end_the_fit_by_name(rows: DataFrame, remain
     def kill_all() -> None:
         while not ended.wait(0.2):
             for left in remains(0):
-                if left.startswith("process"):
+                if left.startswith(PROCESS_NAME):
                     os.kill(int(left.split()[-1]), signal.SIGKILL)
 
     killer = threading.Thread(target=kill_all)

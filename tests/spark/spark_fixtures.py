@@ -15,6 +15,7 @@ from spark_cases import FROZEN, NETWORK, Remains, table
 
 from sparkdl import DeepClassifier
 from sparkdl.spark import local_session
+from sparkdl.training.fork_server import WARDEN_NAME
 from sparkdl.training.worker import PROCESS_NAME
 
 
@@ -70,13 +71,13 @@ def cross_validated(rows: DataFrame) -> CrossValidatorModel:
 
 
 def _workers(scratch: Path) -> list[str]:
-    """Worker processes of this session, which know Spark's local disk from their environment; Linux tells."""
+    """Processes of this session's fits, which know Spark's local disk from their environment; Linux tells."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            command, environment = ((process / name).read_bytes() for name in ("comm", "environ"))
+            name, environment = (process / "comm").read_text().strip(), (process / "environ").read_bytes()
         except OSError:  # gone, or somebody else's
             continue
-        if command.strip() == PROCESS_NAME.encode() and str(scratch).encode() in environment:
-            found.append(f"process {process.name}")
+        if name in (PROCESS_NAME, WARDEN_NAME) and str(scratch).encode() in environment:
+            found.append(f"{name} {process.name}")
     return found

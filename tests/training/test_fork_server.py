@@ -21,7 +21,7 @@ from sparkdl import Network
 from sparkdl.classes import CLASSES
 from sparkdl.layers import Dense
 from sparkdl.training.child import Child, WorkerError
-from sparkdl.training.fork_server import SERVER_NAME, fork_worker, open_fork_server
+from sparkdl.training.fork_server import SERVER_NAME, WARDEN_NAME, fork_worker, open_fork_server
 from sparkdl.training.worker import PROCESS_NAME, WEIGHTS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
@@ -70,7 +70,7 @@ def training(folder: Path) -> dict[str, Any]:
         log = Path(job.directory, "log.txt")
         Path(job.directory, CLASSES).write_bytes(json.dumps(["own_layer.Own"]).encode() + b"\n" + pickle.dumps([Own]))
         with Child(log, environment) as child:
-            forked = name_of(ancestors(child.pid)[0][0]) == SERVER_NAME
+            forked = ancestors(child.pid)[0][1] == WARDEN_NAME
             child.run(job, lambda event: None)
             name = name_of(child.pid)
             seen = [line for line in log.read_text().splitlines() if line.startswith("Seen:")]
@@ -111,7 +111,7 @@ def deserted(folder: Path) -> Any:
 def for_a_gpu(folder: Path) -> Any:
     """Whether a worker that drives a GPU is forked."""
     with Child(folder / "log.txt", ENVIRONMENT | {"JAX_PLATFORMS": "cuda"}) as child:
-        return ancestors(child.pid)[0][1] == SERVER_NAME
+        return ancestors(child.pid)[0][1] == WARDEN_NAME
 
 
 def without_server(folder: Path) -> Any:
@@ -122,7 +122,7 @@ def without_server(folder: Path) -> Any:
     os.kill(server, signal.SIGKILL)
     os.waitpid(server, 0)
     with Child(folder / "log.txt", ENVIRONMENT) as child:
-        return ancestors(child.pid)[0][1] == SERVER_NAME
+        return ancestors(child.pid)[0][1] == WARDEN_NAME
 
 
 # What the tests see of it.
