@@ -42,6 +42,7 @@ SETTINGS = {
     "spark.speculation.interval": "100ms",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",  # while an executor is being replaced
 }
+OWN_SETTINGS = {"connect": {"spark.python.daemon.module": "pyspark.daemon"}}  # Spark's own, as most clusters have it
 DEADLINE_SECONDS = 600.0
 STREAM_SECONDS = 120
 ENDLESS = 10**6
@@ -76,7 +77,7 @@ def classifier(epochs: int = 2, **params: Any) -> DeepClassifier:
 
 def check(kind: str, folder: Path) -> None:
     """Write to `folder` what fits, predictions and measures come to; a cluster is then struck, until it is killed."""
-    session = local_session(MASTERS[kind], connect=kind == "connect", **SETTINGS)
+    session = local_session(MASTERS[kind], connect=kind == "connect", **SETTINGS | OWN_SETTINGS.get(kind, {}))
     columns = {"fold": F.col("id") % 2, "vector": array_to_vector("features")}
     rows = session.createDataFrame(table()).withColumns(columns)
     told: dict[str, Any] = {}
