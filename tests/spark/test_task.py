@@ -30,7 +30,11 @@ class Context:
     def resources(self) -> dict[str, Any]:
         return {} if self._gpus is None else {"gpu": SimpleNamespace(addresses=self._gpus)}
 
+    def getTaskInfos(self) -> list[Any]:
+        return [None, *self._peers]
+
     def allGather(self, message: str) -> list[str]:
+        assert self._peers, "a worker alone waits for nobody"
         return [message, *(json.dumps(json.loads(message) | peer) for peer in self._peers)]
 
 
@@ -99,6 +103,11 @@ def test_every_worker_says_the_same_of_what_does_not_fit(peer: dict[str, Any], s
 def test_workers_meet_when_one_of_them_has_no_rows() -> None:
     peers = task._meet(Context(peers=[{"rows": (0, 0)}]), OWN, "cpu")  # type: ignore[arg-type]
     assert [peer["rows"] for peer in peers] == [[5, 1], [0, 0]]
+
+
+def test_a_worker_alone_meets_itself_without_spark_s_barrier() -> None:
+    (peer,) = task._meet(Context(), OWN, "cpu")  # type: ignore[arg-type]
+    assert peer["rows"] == [5, 1]
 
 
 def test_a_failure_is_found_in_sparks_own_words() -> None:
