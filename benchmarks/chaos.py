@@ -35,7 +35,7 @@ from sparkdl import DeepClassificationModel, DeepClassifier, Network, datasets
 from sparkdl.layers import Dense, Dropout, Flatten, Relu, Rescale
 from sparkdl.network import named_arrays
 from sparkdl.spark import local_session
-from sparkdl.training.fork_server import SERVER_NAME
+from sparkdl.training.fork_server import SERVER_NAME, WARDEN_NAME
 from sparkdl.training.worker import PROCESS_NAME
 
 LAYERS = [Rescale(1 / 255), Flatten(), Dense(64), Relu(), Dropout(0.2), Dense(10)]
@@ -100,11 +100,11 @@ def victims(kind: str) -> list[int]:
 
 
 def orphans(scratch: Path) -> list[str]:
-    """Worker processes of this run's sessions, whoever is their parent now."""
+    """Worker processes of this run's sessions and their wardens, whoever is their parent now."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if (folder / "comm").read_text().strip() == CHILD and (
+            if (folder / "comm").read_text().strip() in (CHILD, WARDEN_NAME) and (
                 str(scratch).encode() in (folder / "environ").read_bytes()
             ):
                 found.append(folder.name)

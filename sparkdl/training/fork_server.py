@@ -108,9 +108,13 @@ def fork_worker(directory: str, log: IO[bytes], environment: dict[str, str]) -> 
             os.close(their_stdout)
         wardens.close()
         warden.settimeout(ANSWER_SECONDS)
-        told = warden.recv(16)
+        told = b""
+        with contextlib.suppress(TimeoutError):
+            told = warden.recv(16)
         if not told:
-            raise OSError("no process could be forked for a worker; the machine may be out of memory.")
+            raise OSError(
+                f"No process was forked for a worker within {ANSWER_SECONDS:.0f} s; the machine may be out of memory."
+            )
         warden.settimeout(None)
         undone.pop_all()
     return Forked(int(told), warden, *streams)
