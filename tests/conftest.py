@@ -19,10 +19,8 @@ for _options in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
 
 # With no session, or with their own.
 ALONE = (
-    "test_columns.py",
     "test_custom.py",
     "test_everywhere.py",
-    "test_images.py",
     "test_processes.py",
     "test_quickstart.py",
     "test_slots.py",

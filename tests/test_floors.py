@@ -12,9 +12,8 @@ PACKAGE = Path(__file__).parents[1] / "sparkdl"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 FLOORS = {
-    **dict.fromkeys(
-        ["layers", "losses", "initializers", "optimizers", "schedules", "specs", "classes", "dtypes", "lazy"], 0
-    ),
+    **dict.fromkeys(["layers", "losses", "initializers", "optimizers", "schedules"], 0),
+    **dict.fromkeys(["specs", "classes", "decoding", "dtypes", "lazy"], 0),
     **dict.fromkeys(["datasets", "report", "evaluation"], 0),
     **dict.fromkeys(["network", "graph", "transfer"], 1),
     "training": 2,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sparkdl.spark.layout import Layout
+from sparkdl.decoding.layout import Layout
 from sparkdl.spark.row_bytes import Intake, prepared
 from sparkdl.training.batches import Plan, epoch_order
 

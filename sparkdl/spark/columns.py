@@ -19,9 +19,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from sparkdl.decoding.images import require_pillow
+from sparkdl.decoding.layout import Layout
 from sparkdl.dtypes import kept_dtype
-from sparkdl.spark.images import require_pillow
-from sparkdl.spark.layout import Layout
 from sparkdl.spark.remote import setting
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _cast(column: Column, kind: DataType) -> Column:
     return column if plain == kind else column.cast(plain)
 
 
-# One entry a column type. What Arrow makes of it has its decoder in `decoding.py` or `images.py`.
+# One entry a column type. What Arrow makes of it has its decoder in `sparkdl/decoding`.
 NUMBER = {"numeric": ColumnType(_is_number, _cast)}
 LISTS = {
     "array<numeric>": ColumnType(lambda kind: _depth(kind) == 1, _cast),
@@ -176,6 +176,20 @@ def check_outputs(dataset: DataFrame, added: list[str]) -> None:
             raise ValueError(f"Output column {name!r} exists already{taken}; drop it or name another.")
         if name.lower() in (other.lower() for other in added[:at]):
             raise ValueError(f"Output column {name!r} is asked for twice; give each output a name of its own.")
+
+
+def check_files(dataset: DataFrame, layout: Layout) -> None:
+    """ValueError if the features column does not hold image files."""
+    found = dataset.schema[layout.names[0]].dataType
+    subject = f"imageStorage is 'files', for which {layout.param} {', '.join(map(repr, layout.names))}"
+    if not isinstance(found, BinaryType):
+        raise ValueError(
+            f"{subject} must be binary and hold JPEG or PNG files, received {found.simpleString()}; set it to 'pixels'."
+        )
+    if layout.binary == "raw" or layout.pixels is None:
+        reason = "binaryFormat 'raw'" if layout.binary == "raw" else f"a network of input_shape {layout.shape}"
+        raise ValueError(f"{subject} must hold JPEG or PNG files, received {reason}; set it to 'pixels'.")
+    require_pillow("imageStorage='files'")
 
 
 def _called(dataset: DataFrame, name: str) -> list[str]:

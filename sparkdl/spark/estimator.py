@@ -13,10 +13,10 @@ from pyspark.ml.linalg import Vector
 from pyspark.ml.param import Param
 from pyspark.sql import DataFrame, SparkSession
 
+from sparkdl.decoding.layout import Array
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.base import Weights
 from sparkdl.spark import cluster, columns
-from sparkdl.spark.layout import Array
 from sparkdl.spark.params import DeepArguments, DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.preparation import prepare
@@ -146,6 +146,10 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     imageResize : str, default "error"
         What becomes of images of another size: "nearest", "bilinear", "bicubic" or "lanczos" resize them by Pillow.
         Channels are converted as Pillow does: gray and RGB into one another, alpha dropped.
+    imageStorage : str, default "pixels"
+        What the shuffle and the workers' disks hold of JPEG and PNG files: "pixels", each file being decoded once,
+        before training; or "files", decoded once to be checked and again for every batch, in threads beside the
+        training steps: for images whose pixels would fill the disks. The model is the same, bit for bit.
     handleInvalid : str, default "error"
         What becomes of rows with null, NaN, infinity, another width than the network takes, or an image that cannot be
         decoded, also in labels and weights: "error"; "skip" leaves them out, counts them in `model.summary.skipped`

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from sparkdl.decoding.layout import Array
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.losses import Loss, SoftmaxLoss
 from sparkdl.spark import columns
 from sparkdl.spark.classification import DeepClassificationModel
 from sparkdl.spark.forward import Scoring
 from sparkdl.spark.heads import classes
-from sparkdl.spark.layout import Array
 from sparkdl.spark.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
 from sparkdl.spark.remote import parallelism
 from sparkdl.spark.shipping import packed_classes

@@ -18,11 +18,11 @@ import numpy as np
 from pyspark import TaskContext
 
 from sparkdl.classes import install
+from sparkdl.decoding.layout import Array, Layout
 from sparkdl.dtypes import kept_dtype
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays, nested_weights
-from sparkdl.spark.layout import Array, Layout
 from sparkdl.spark.local_disk import programs_directory
 
 KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a Python worker at a time

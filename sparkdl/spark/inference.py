@@ -12,13 +12,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
+from sparkdl.decoding.columns import decode_features, decode_labels
+from sparkdl.decoding.layout import VALID, first_status, refusal
 from sparkdl.dtypes import kept_dtype
 from sparkdl.spark.arrow_udf import Batch, arrow_udf
 from sparkdl.spark.collector import spare_modules
-from sparkdl.spark.decoding import decode_features, decode_labels
 from sparkdl.spark.forward import Forward, Scores, Scoring, in_batches, loaded
 from sparkdl.spark.heads import Heads
-from sparkdl.spark.layout import VALID, first_status, refusal
 
 PART_BYTES = 64 << 20  # of features that are decoded at a time
 REMEDY = "mend or drop such rows, or set handleInvalid to skip or keep"

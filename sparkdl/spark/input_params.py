@@ -8,8 +8,8 @@ from typing import Self
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasHandleInvalid
 
+from sparkdl.decoding.layout import RESIZES, STORAGES
 from sparkdl.spark.converters import one_of
-from sparkdl.spark.layout import RESIZES
 
 
 class HasInputs(HasFeaturesCol, HasHandleInvalid):
@@ -36,6 +36,13 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
         f"resizes them, one of {', '.join(RESIZES)}.",
         one_of("imageResize", "error", *RESIZES),  # type: ignore[arg-type]
     )
+    imageStorage: Param[str] = Param(
+        Params._dummy(),
+        "imageStorage",
+        "what a fit keeps of a binary features column of JPEG and PNG files: pixels (each file is decoded once, before "
+        "training) or files (decoded again for every batch, beside the training steps).",
+        one_of("imageStorage", *STORAGES),  # type: ignore[arg-type]
+    )
     handleInvalid: Param[str] = Param(
         Params._dummy(),
         "handleInvalid",
@@ -47,7 +54,7 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
 
     def __init__(self, *args: str) -> None:
         super().__init__(*args)
-        self._setDefault(binaryFormat="auto", imageResize="error", handleInvalid="error")
+        self._setDefault(binaryFormat="auto", imageResize="error", imageStorage="pixels", handleInvalid="error")
 
     def getFeaturesCols(self) -> list[str]:
         """Columns that together are the features; [] where featuresCol is read."""
@@ -61,6 +68,10 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
         """What becomes of images of another size."""
         return self.getOrDefault(self.imageResize)
 
+    def getImageStorage(self) -> str:
+        """What a fit keeps of image files."""
+        return self.getOrDefault(self.imageStorage)
+
     def setFeaturesCols(self, value: Sequence[str]) -> Self:
         """Set the columns that together are the features; [] goes back to featuresCol."""
         return self._set(featuresCols=list(value))
@@ -72,6 +83,10 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
     def setImageResize(self, value: str) -> Self:
         """Set what becomes of images of another size."""
         return self._set(imageResize=value)
+
+    def setImageStorage(self, value: str) -> Self:
+        """Set what a fit keeps of image files."""
+        return self._set(imageStorage=value)
 
     def setHandleInvalid(self, value: str) -> Self:
         """Set what becomes of rows that cannot be used."""

@@ -6,15 +6,16 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkdl.classes import install
+from sparkdl.decoding.image_files import ImageFiles
+from sparkdl.decoding.images import contiguous
 from sparkdl.losses import Loss
-from sparkdl.spark.images import contiguous
 from sparkdl.spark.row_bytes import merged_notes
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.batches import Rows, ShardWriter
@@ -81,9 +82,17 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
     training, intake = Training.from_json(plan.trainings[0]), plan.intake
     loss, shape, outputs = Loss.of(training.loss), intake.layout.shape, training.network.output_shape()
     labels = (intake.outputs,) if intake.label_list else ()
-    empty = Rows(
-        np.zeros((0, *shape), intake.features_dtype), loss.encode(np.zeros((0, *labels)), outputs), np.zeros(0)
-    )
+
+    def values(batch: pa.RecordBatch, name: str, dtype: Any, row: tuple[int, ...]) -> Any:
+        return contiguous(batch.column(name)).view(dtype).reshape(batch.num_rows, *row)
+
+    def features(batch: pa.RecordBatch) -> Any:
+        if intake.files:
+            return ImageFiles(batch.column("features").cast(pa.binary()), intake.layout)
+        return values(batch, "features", intake.features_dtype, shape)
+
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(0, pa.binary())], ["features"])
+    empty = Rows(features(nothing), loss.encode(np.zeros((0, *labels)), outputs), np.zeros(0))
     writers = [ShardWriter(directory / name, empty) for name in (TRAINING, VALIDATION)]
     notes: list[str] = []
     bounds: list[int] = []
@@ -92,19 +101,14 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
         if len(noted):
             notes += noted.to_pylist()
             batch = batch.filter(pc.is_null(batch.column("note")))
-        features, label = (
-            contiguous(batch.column(name)).view(dtype).reshape(batch.num_rows, *row)
-            for name, dtype, row in (("features", intake.features_dtype, shape), ("label", np.float64, labels))
-        )
-        rows = Rows(features, loss.encode(label, outputs), batch.column("weight").to_numpy())
         held_out = batch.column("validation").to_numpy(zero_copy_only=False)
-        if loss.takes_classes and not labels and not held_out.all():
-            seen = label[~held_out]
-            bounds += [math.floor(seen.min()), math.ceil(seen.max())]  # a fraction is between two classes
-        keys = batch.column("key").to_numpy()
         for writer, chosen in zip(writers, (~held_out, held_out), strict=True):
-            whole = chosen.all()
-            writer.append(rows if whole else Rows(*(part[chosen] for part in rows)), keys if whole else keys[chosen])
+            part = batch if chosen.all() else batch.filter(pa.array(chosen))
+            label = values(part, "label", np.float64, labels)
+            if writer is writers[0] and loss.takes_classes and not labels and len(label):
+                bounds += [math.floor(label.min()), math.ceil(label.max())]  # a fraction is between two classes
+            rows = Rows(features(part), loss.encode(label, outputs), part.column("weight").to_numpy())
+            writer.append(rows, part.column("key").to_numpy())
     for writer in writers:
         writer.close()
     classes = (min(bounds), max(bounds)) if bounds else None

@@ -12,6 +12,8 @@ import jax
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.decoding.columns import decode_features, decode_labels, decode_weights
+from sparkdl.decoding.layout import VALID, Array, first_status, refusal
 from sparkdl.evaluation import (
     Accumulator,
     ClassificationMeasures,
@@ -23,11 +25,9 @@ from sparkdl.evaluation.base import require_finite
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.spark.collector import spare_modules
-from sparkdl.spark.decoding import decode_features, decode_labels, decode_weights
 from sparkdl.spark.forward import Scoring, in_batches, loaded
 from sparkdl.spark.heads import probabilities, raw_scores
 from sparkdl.spark.inference import PART_BYTES
-from sparkdl.spark.layout import VALID, Array, first_status, refusal
 from sparkdl.spark.row_bytes import REMEDY
 
 PART_SCHEMA = "state binary, failure string"

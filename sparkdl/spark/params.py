@@ -41,6 +41,7 @@ class DeepArguments(TypedDict, total=False):
     featuresCols: Sequence[str]
     binaryFormat: str
     imageResize: str
+    imageStorage: str
     handleInvalid: str
     labelCol: str
     predictionCol: str

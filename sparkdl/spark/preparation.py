@@ -29,7 +29,7 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training) -> Prepared:
     Raises
     ------
     ValueError
-        A column is missing or of another type, or handleInvalid is keep.
+        A column is missing or of another type, handleInvalid is keep, or imageStorage is files without any.
     ImportError
         Pillow is needed and missing.
     """
@@ -39,6 +39,8 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training) -> Prepared:
             "set it on the model."
         )
     inputs = columns.features(dataset, stage)
+    if stage.getImageStorage() == "files":
+        columns.check_files(dataset, inputs.layout)
     label, label_list = columns.labels(dataset, stage.getLabelCol())
     chosen = inputs.columns | {"label": label}
     weight, validation = (
@@ -57,6 +59,7 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training) -> Prepared:
         weight=weight or "",
         validation=validation or "",
         skip=stage.getHandleInvalid() == "skip",
+        files=stage.getImageStorage() == "files",
     )
     read = dataset.select(*(column.alias(name) for name, column in chosen.items()))
     return Prepared(read.mapInArrow(partial(prepared, intake=intake), SCHEMA), intake)

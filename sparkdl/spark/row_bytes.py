@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights, split_error
+from sparkdl.decoding.layout import KINDS, VALID, Array, Decoded, Layout, first_status, refusal
 from sparkdl.spark.collector import spare_modules
-from sparkdl.spark.decoding import decode_features, decode_flags, decode_labels, decode_weights, split_error
-from sparkdl.spark.layout import KINDS, VALID, Array, Decoded, Layout, first_status, refusal
 
 SCHEMA = "key bigint, features binary, label binary, weight double, validation boolean, note string"
 PART_BYTES = 8 << 20  # of features that are decoded at a time
@@ -44,6 +44,9 @@ class Intake:
         The user's names of these columns; "" without one.
     skip : bool
         Whether rows that cannot be used are left out, instead of refused.
+    files : bool
+        Whether features, a binary column, stay the files that they are; they are decoded here too, to be checked and
+        for their keys.
     """
 
     layout: Layout
@@ -54,6 +57,7 @@ class Intake:
     weight: str = ""
     validation: str = ""
     skip: bool = False
+    files: bool = False
 
 
 def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
@@ -130,7 +134,10 @@ def _rows(batch: pa.RecordBatch, intake: Intake, skipped: Counter[str], splits: 
     if features.split and not bad.all():
         splits.add(features.split)
     arrays = _arrays(parts, intake)
-    return _batch(layout.dtype, *((array[~bad] for array in arrays) if bad.any() else arrays))
+    good = _batch(layout.dtype, *((array[~bad] for array in arrays) if bad.any() else arrays))
+    if intake.files:
+        good = good.set_column(1, "features", inputs[0].filter(pa.array(~bad)).cast(pa.binary()))
+    return good
 
 
 def _arrays(parts: list[Decoded], intake: Intake) -> tuple[Array, ...]:

@@ -9,11 +9,11 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sparkdl.decoding.layout import Layout
 from sparkdl.spark import columns
 from sparkdl.spark.forward import Scoring, packed
 from sparkdl.spark.heads import Heads
 from sparkdl.spark.inference import in_rows, scored
-from sparkdl.spark.layout import Layout
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.remote import carried, identity, over_connect, shared

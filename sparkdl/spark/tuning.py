@@ -17,6 +17,7 @@ OF_THE_JOB = (
     "featuresCols",
     "binaryFormat",
     "imageResize",
+    "imageStorage",
     "handleInvalid",
     "labelCol",
     "weightCol",

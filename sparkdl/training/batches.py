@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+import json
+import math
 import queue
 import threading
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+
+from sparkdl.decoding.image_files import ImageFiles
+from sparkdl.decoding.layout import Layout
 
 Item = TypeVar("Item")
 
@@ -31,7 +36,7 @@ class Shard:
     Parameters
     ----------
     chunks : sequence of Rows
-        At least one, which may be empty; all of the same dtypes and row shapes.
+        At least one, which may be empty; all of the same dtypes and row shapes. Features may be ImageFiles.
     keys : array (n,), optional
         Row i of the shard is the one with the i-th smallest key; without keys, the i-th as they come.
     """
@@ -171,7 +176,8 @@ def prefetched(items: Iterator[Item], ahead: int = 2) -> Generator[Item]:
         thread.join()
 
 
-# A shard on disk is an Arrow file of fixed-size lists; its arrays are views of the mapped pages, never copies.
+# A shard on disk is an Arrow file of fixed-size lists, or of image files; its arrays are views of the mapped pages,
+# never copies.
 
 
 class ShardWriter:
@@ -182,24 +188,14 @@ class ShardWriter:
     path : Path
         The file; a shard without any rows is a file too.
     row : Rows
-        Empty arrays (0, ...) with the dtypes and row shapes to come.
+        Empty arrays (0, ...) with the dtypes and row shapes to come; or empty ImageFiles.
     """
 
     def __init__(self, path: Path, row: Rows) -> None:
         self.rows = 0
         self.bytes = 0
-        schema = pa.schema(
-            [
-                pa.field(
-                    name,
-                    pa.list_(pa.from_numpy_dtype(part.dtype), int(np.prod(part.shape[1:]))),
-                    nullable=False,
-                    metadata={"shape": ",".join(map(str, part.shape[1:]))},
-                )
-                for name, part in zip(Rows._fields, row, strict=True)
-            ]
-        )
-        schema = schema.append(pa.field("key", pa.int64(), nullable=False))
+        fields = [_field(name, part) for name, part in zip(Rows._fields, row, strict=True)]
+        schema = pa.schema([*fields, pa.field("key", pa.int64(), nullable=False)])
         self._schema = schema
         self._writer = pa.ipc.new_file(str(path), schema)
 
@@ -209,6 +205,9 @@ class ShardWriter:
             return
         columns: list[pa.Array] = []
         for field, part in zip(self._schema, rows, strict=False):
+            if isinstance(part, ImageFiles):
+                columns.append(part.column)
+                continue
             values = pa.array(np.ascontiguousarray(part).reshape(-1))
             columns.append(pa.FixedSizeListArray.from_arrays(values, type=field.type))
         batch = pa.record_batch([*columns, pa.array(keys)], schema=self._schema)
@@ -230,7 +229,16 @@ def open_shard(path: Path) -> Shard:
     return Shard(chunks, np.concatenate([batch["key"].to_numpy() for batch in stored]))
 
 
-def _array(column: pa.FixedSizeListArray, field: pa.Field) -> np.ndarray[Any, Any]:
+def _field(name: str, part: Any) -> pa.Field:
+    if isinstance(part, ImageFiles):
+        return pa.field(name, pa.binary(), nullable=False, metadata={"layout": json.dumps(asdict(part.layout))})
+    kind = pa.list_(pa.from_numpy_dtype(part.dtype), math.prod(part.shape[1:]))
+    return pa.field(name, kind, nullable=False, metadata={"shape": ",".join(map(str, part.shape[1:]))})
+
+
+def _array(column: Any, field: pa.Field) -> Any:
+    if b"layout" in field.metadata:
+        return ImageFiles(column, Layout.from_json(json.loads(field.metadata[b"layout"])))
     text = field.metadata[b"shape"].decode()
     shape = tuple(int(size) for size in text.split(",")) if text else ()
     return column.flatten().to_numpy().reshape(len(column), *shape)

@@ -106,6 +106,9 @@ FITS: list[tuple[dict[str, Any], Change, str]] = [
     ({}, having(features="array(features)"), "must hold arrays nested at most 1 deep to fill the network's"),
     ({}, having(features=GRAY), "(height, width, channels) with 1, 3 or 4 channels, received (4,); begin"),
     ({"binaryFormat": "image"}, having(features="X'01'"), "featuresCol 'features' holds images, for which"),
+    ({"imageStorage": "files"}, same, "must be binary and hold JPEG or PNG files, received array<double>; set it to"),
+    ({"imageStorage": "files", "binaryFormat": "raw"}, having(features="X'01'"), "received binaryFormat 'raw'; set it"),
+    ({"imageStorage": "files"}, having(features="X'01'"), "received a network of input_shape (4,); set it to 'pixels'"),
     ({}, stream, "fit takes a DataFrame whose rows come to an end, received a stream; store its rows"),
     # values of Params
     ({"handleInvalid": "keep"}, same, "handleInvalid must be error or skip in fit, received 'keep'"),

@@ -113,6 +113,8 @@ def test_fits_on_columns_of_other_types_come_to_the_same_weights_bit_for_bit(typ
         {"featuresCol": "sparse", "labelCol": "decimal", "weightCol": "weight_integer"}
         | {"validationIndicatorCol": "held_number"},
         {"featuresCol": "png", "labelCol": "flag", "weightCol": "weight", "validationIndicatorCol": "held"},
+        {"featuresCol": "png", "labelCol": "flag", "weightCol": "weight", "validationIndicatorCol": "held"}
+        | {"imageStorage": "files"},
         {"featuresCol": "image", "labelCol": "tiny", "weightCol": "weight", "validationIndicatorCol": "held"},
         {"featuresCols": TOGETHER, "labelCol": "label", "weightCol": "weight", "validationIndicatorCol": "held"},
     ]
@@ -186,6 +188,17 @@ def test_scores_and_evaluation_leave_bad_rows_out(spark: SparkSession) -> None:
 
 
 # Images
+
+
+def test_files_that_a_fit_keeps_are_checked_and_skipped_before_it_trains(spark: SparkSession, typed: DataFrame) -> None:
+    rows = typed.selectExpr("id", "label", "if(id = 3, substr(png, 1, 30), png) AS png")
+    params = {"featuresCol": "png", "imageResize": "nearest", "imageStorage": "files", "numWorkers": 1}
+    with pytest.raises(ValueError, match="featuresCol 'png' holds an undecodable image .* set handleInvalid to skip"):
+        classifier(**params).fit(rows)
+    fitted = classifier(**params, handleInvalid="skip").fit(rows)
+    assert fitted.summary.skipped == {"undecodable image": 1}
+    expected = classifier(**params | {"imageStorage": "pixels"}).fit(rows.where("id != 3"))
+    assert same_bits(arrays(fitted), arrays(expected))
 
 
 def test_images_that_spark_reads_are_scored_as_pillow_reads_them(spark: SparkSession, tmp_path: Path) -> None:

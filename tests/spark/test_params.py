@@ -27,6 +27,7 @@ VALUES: dict[str, Any] = {
     "featuresCols": ["h", "i"],
     "binaryFormat": "image",
     "imageResize": "bilinear",
+    "imageStorage": "files",
     "handleInvalid": "skip",
     "labelCol": "b",
     "predictionCol": "c",

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, arrays, centred, outputs, softmax, table
 
 from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
+from sparkdl.decoding.layout import Layout
 from sparkdl.layers import Dense, Flatten, Rescale
 from sparkdl.spark import forward, inference
 from sparkdl.spark.forward import packed
 from sparkdl.spark.inference import structs
-from sparkdl.spark.layout import Layout
 
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
 

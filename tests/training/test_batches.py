@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from sparkdl.decoding.image_files import ImageFiles
+from sparkdl.decoding.layout import Layout
 from sparkdl.training.batches import Plan, Rows, Shard, ShardWriter, batches, epoch_order, open_shard, prefetched
 
 RANDOM = np.random.default_rng(5)
@@ -140,6 +144,47 @@ def test_a_shard_on_disk_gives_what_was_written_in_the_order_of_keys(
     for got, written in zip(every, rows, strict=True):
         assert got.dtype == written.dtype
         np.testing.assert_array_equal(got, written[np.argsort(keys)])
+
+
+def test_a_shard_of_image_files_gives_their_pixels_when_they_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    pixels = RANDOM.integers(0, 256, (7, 4, 5, 3), dtype=np.uint8)
+    contents = [io.BytesIO() for _ in pixels]
+    for content, image in zip(contents, pixels, strict=True):
+        pillow.fromarray(image).save(content, "PNG")
+    files = [content.getvalue() for content in contents]
+    files[3] = pixels[3].tobytes()  # a row may hold its values, too
+    layout, labels = Layout(("x",), (4, 5, 3), "float32"), np.arange(7)
+
+    def rows(chosen: slice) -> Rows:
+        part = ImageFiles(pa.array(files[chosen], pa.binary()), layout)
+        return Rows(part, labels[chosen], np.ones(7)[chosen])  # type: ignore[arg-type]
+
+    writer = ShardWriter(tmp_path / "shard", rows(slice(0)))
+    for chosen in (slice(0, 4), slice(4, 7)):
+        writer.append(rows(chosen), -np.arange(7)[chosen])
+    writer.close()
+    assert writer.bytes < len(b"".join(files)) + 7 * 100
+    shard = open_shard(tmp_path / "shard")
+    taken = shard.take(np.array([0, 6, 3, 2]), 5)
+    np.testing.assert_array_equal(taken.labels, [6, 0, 3, 4, 0])
+    np.testing.assert_array_equal(taken.features, [*pixels[[6, 0, 3, 4]], np.zeros((4, 5, 3))])
+    assert taken.features.dtype == np.uint8 and shard.chunks[0].features.shape == (4, 4, 5, 3)
+
+    decoding: list[str] = []
+    monkeypatch.setattr(ImageFiles, "__getitem__", lambda self, rows: decoding.append(threading.current_thread().name))
+    with pytest.raises(TypeError):  # None are no pixels
+        next(prefetched(batches(shard, Plan((7,), 2), 0, np.arange(7))))
+    assert decoding == ["sparkdl-prefetch"]  # beside the steps
+
+
+def test_an_image_file_that_can_no_longer_be_decoded_is_named() -> None:
+    pytest.importorskip("PIL.Image")
+    files = ImageFiles(pa.array([b"\x89PNG\r\n\x1a\n and nothing else"]), Layout(("x",), (4, 5, 3), "float32"))
+    with pytest.raises(ValueError, match="featuresCol 'x' holds an undecodable image .* the same Pillow on every mach"):
+        files[np.array([0])]
 
 
 def test_arrival_order_does_not_matter(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkdl.spark.decoding import decode_features, decode_flags, decode_labels, decode_weights
-from sparkdl.spark.layout import KINDS, Decoded, Layout, first_status, refusal
+from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights
+from sparkdl.decoding.layout import KINDS, Decoded, Layout, first_status, refusal
 from sparkdl.spark.row_bytes import Intake, merged_notes, prepared, row_keys
 
 NAN, INFINITY = float("nan"), float("inf")

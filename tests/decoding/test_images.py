@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparkdl.spark.decoding import decode_features
-from sparkdl.spark.images import in_channels
-from sparkdl.spark.layout import KINDS, RESIZES, Array, Layout
+from sparkdl.decoding.columns import decode_features
+from sparkdl.decoding.images import in_channels
+from sparkdl.decoding.layout import KINDS, RESIZES, Array, Layout
 
 Image = pytest.importorskip("PIL.Image")
 

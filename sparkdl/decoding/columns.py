@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkdl.spark.images import decode_bytes, decode_images
-from sparkdl.spark.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded, Layout
+from sparkdl.decoding.images import decode_bytes, decode_images
+from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded, Layout
 
 
 def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:

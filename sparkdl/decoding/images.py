@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.spark.layout import CHANNELS, IMAGE, KINDS, NULL, SIZE, VALID, WIDTH, Array, Decoded, Layout
+from sparkdl.decoding.layout import CHANNELS, IMAGE, KINDS, NULL, SIZE, VALID, WIDTH, Array, Decoded, Layout
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's, by channels
 OPENCV = {0: 1, 16: 3, 24: 4}  # channels by OpenCV's mode: CV_8UC1, CV_8UC3, CV_8UC4

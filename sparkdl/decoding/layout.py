@@ -16,6 +16,7 @@ Array = np.ndarray[Any, Any]
 KINDS = ("valid", "null", "NaN", "infinity", "wrong width", "wrong size", "undecodable image")
 VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE = range(len(KINDS))
 RESIZES = ("nearest", "bilinear", "bicubic", "lanczos")  # Pillow's filters
+STORAGES = ("pixels", "files")
 CHANNELS = (1, 3, 4)  # of an image: gray, RGB, RGBA
 
 _short = reprlib.Repr()
@@ -49,6 +50,11 @@ class Layout:
     param: str = "featuresCol"
     binary: str = "auto"
     resize: str = "error"
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Layout:
+        """That of which `dataclasses.asdict` gave these fields, stored as JSON."""
+        return cls(**fields | {name: tuple(fields[name]) for name in ("names", "shape")})
 
     @property
     def width(self) -> int:
