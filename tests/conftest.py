@@ -19,7 +19,6 @@ for _options in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
 
 # With no session, or with their own.
 ALONE = (
-    "test_custom.py",
     "test_everywhere.py",
     "test_processes.py",
     "test_quickstart.py",

@@ -19,6 +19,7 @@ import numpy as np
 import own_parts
 import pytest
 from own_parts import Pinball
+from pyspark.sql import SparkSession
 from spark_cases import FEATURES, arrays, assert_close, table
 
 from sparkdl import DeepEstimator, DeepModel, Network, specs, training
@@ -78,7 +79,7 @@ def estimator(**params: Any) -> DeepEstimator:
     return DeepEstimator(**(fixed | params))
 
 
-# The user's programs.
+# The user's program.
 
 NEW_CELL = """
 @dataclass(frozen=True)
@@ -86,6 +87,10 @@ class Gained(Gained):
     @jitted
     def forward(self, weights, x):
         return -weights["gain"][None] * squashed(x)
+"""
+SAME_CELL = """
+@dataclass(frozen=True)
+class Gained(Gained): ...
 """
 INSTALLED = """
 from own_parts import Pinball
@@ -130,33 +135,14 @@ def train(folder: Path) -> None:
     (folder / "found.json").write_text(json.dumps(found))
 
 
-def load(folder: Path) -> None:
-    """In another program, which defines the layer later than it first needs it."""
-    local_session("local[1]", **SETTINGS)
-    defined = specs.registry.pop("__main__.Gained")
-    try:
-        DeepModel.load(str(folder / "model"))
-    except ValueError as error:
-        found = {"error": str(error)}
-    specs.registry["__main__.Gained"] = defined
-    model = DeepModel.load(str(folder / "model"))
-    outputs = model.getNetwork().forward(model.weights, FEATURES.astype("float32"))
-    (folder / "loaded.json").write_text(json.dumps(found | {"outputs": outputs.tolist()}))
-
-
-def program(name: str, folder: Path) -> None:
-    """Run one of the above as a program."""
-    done = subprocess.run(
-        [sys.executable, __file__, name, str(folder)], cwd=folder, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where `train` has left its model and `found.json`."""
     folder = tmp_path_factory.mktemp("custom")
-    program("train", folder)
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder)], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -226,12 +212,16 @@ def test_a_class_that_workers_cannot_import_is_named(found: dict[str, Any]) -> N
 
 
 def test_a_saved_model_names_the_class_it_misses_and_loads_where_that_is_defined(
-    folder: Path, found: dict[str, Any]
+    spark: SparkSession, folder: Path, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program("load", folder)
-    loaded = json.loads((folder / "loaded.json").read_text())
-    assert "The class 'Gained' was defined in a script or notebook (module '__main__'); define it" in loaded["error"]
-    np.testing.assert_allclose(loaded["outputs"], found["scored"]["prediction"], rtol=0, atol=1e-6)
+    """This program is not the one that saved it, and has no such class in its `__main__` until it makes one."""
+    monkeypatch.setattr(specs, "registry", specs.registry.copy())
+    with pytest.raises(ValueError, match=r"'Gained' was defined in a script or notebook \(module '__main__'\); define"):
+        DeepModel.load(str(folder / "model"))
+    exec(SAME_CELL, globals() | {"__name__": "__main__"})
+    model = DeepModel.load(str(folder / "model"))
+    outputs = model.getNetwork().forward(model.weights, FEATURES.astype("float32"))
+    np.testing.assert_allclose(outputs, found["scored"]["prediction"], rtol=0, atol=1e-6)
 
 
 def test_what_is_sparkdl_s_is_not_sent() -> None:
@@ -281,4 +271,4 @@ def test_a_class_that_is_no_longer_in_its_module_is_told_from_one_to_import() ->
 
 
 if __name__ == "__main__":
-    {"train": train, "load": load}[sys.argv[1]](Path(sys.argv[2]))
+    train(Path(sys.argv[1]))
