@@ -5,12 +5,11 @@
 Both cross-validate (2 folds, parallelism 1, accuracy) the same grid of 3 x 4 on 10,000 rows of Fashion-MNIST (2,000
 with --quick, or without data) in one session of two slots, in turns. "Separate" is the same estimator with the
 `fitMultiple` that Spark gives every estimator: one fit after the other. Two grids: three networks (two of dense layers
-and a small convolutional one) by four step sizes, where rows and programs are shared and the small network's step sizes
-train in one vmapped step; and three weight decays by four step sizes of the small network, which all train in one.
+and a small convolutional one) by four step sizes, where rows and programs are shared and a dense network's step sizes
+train in one program; and three weight decays by four step sizes of the small network, which all train in one.
 
 Figures, of medians: `tuning_over_separate` (the first grid; the aim is 0.5), `settings_over_separate` (the second), and
-`avg_metrics_difference` and `settings_metrics_difference`, the largest between the two in avgMetrics: sums in another
-order round otherwise, so that a row near the border may fall on its other side.
+`avg_metrics_difference` and `settings_metrics_difference`, the largest between the two in avgMetrics.
 """
 
 from __future__ import annotations

@@ -51,10 +51,9 @@ def test_maps_of_equal_rows_share_a_job_and_train_as_alone(rows: DataFrame, jobs
     assert jobs(lambda: models.update(estimator.fitMultiple(rows, maps))) == single
     assert sorted(models) == list(range(len(maps)))
     for index, model in enumerate(alone):
-        assert_close(arrays(models[index]), arrays(model), 1e-5)
+        assert same_bits(arrays(models[index]), arrays(model))
         assert models[index].extractParamMap() == model.extractParamMap()
         assert len(models[index].summary.history) == len(model.summary.history)
-    assert same_bits(arrays(models[2]), arrays(alone[2]))  # the only one of its optimizer
     assert estimator.getStepSize() == 0.01
 
 

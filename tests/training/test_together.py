@@ -15,7 +15,7 @@ from sparkdl.initializers import GlorotUniform
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Tanh
 from sparkdl.network import named_arrays
 from sparkdl.optimizers import SGD, AdamW
-from sparkdl.training import Training, programs, together
+from sparkdl.training import Training, programs, step, together
 from sparkdl.training.batches import Rows, Shard
 from sparkdl.training.exchange import WORKERS
 from sparkdl.training.loop import Share, train
@@ -39,7 +39,8 @@ def mesh(sizes: tuple[int, ...]) -> Mesh:
     return Mesh(np.array(jax.devices()[: len(sizes)]), (WORKERS,))
 
 
-def assert_alike(results: list[Result], expected: list[Result], tolerance: float = 1e-4) -> None:
+def assert_alike(results: list[Result], expected: list[Result], tolerance: float = 0.0) -> None:
+    """By default, bit for bit."""
     for result, alone in zip(results, expected, strict=True):
         arrays, others = dict(named_arrays(result.weights)), dict(named_arrays(alone.weights))
         assert arrays.keys() == others.keys()
@@ -54,10 +55,11 @@ def assert_alike(results: list[Result], expected: list[Result], tolerance: float
         assert (result.stop_reason, result.notes) == (alone.stop_reason, alone.notes)
 
 
-@pytest.mark.parametrize("sizes", [(23,), (12, 11)])
+@pytest.mark.parametrize(("sizes", "platform"), [((23,), "cpu"), ((12, 11), "cpu"), ((12, 11), "cuda")])
 def test_runs_together_come_to_what_each_comes_to_alone(
-    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+    sizes: tuple[int, ...], platform: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Bit for bit on a CPU; on a GPU in one batched step, whose sums round otherwise."""
     other_start = replace(
         NETWORK, layers=(Dense(5, bias=False, kernel_initializer=GlorotUniform()), *NETWORK.layers[1:])
     )
@@ -71,7 +73,12 @@ def test_runs_together_come_to_what_each_comes_to_alone(
     held_out = share((23,) + (0,) * (len(sizes) - 1))
     expected = [train(plan, share(sizes), held_out, mesh(sizes)) for plan in plans]
     monkeypatch.setattr(together, "train", None)  # nobody is trained alone
-    assert_alike(together.train_all(plans, share(sizes), held_out, mesh(sizes)), expected)
+    for_each = step._for_each
+    monkeypatch.setattr(step, "_for_each", lambda *given, **named: for_each(*given, **named | {"platform": platform}))
+    programs._made.cache_clear()
+    results = together.train_all(plans, share(sizes), held_out, mesh(sizes))
+    programs._made.cache_clear()
+    assert_alike(results, expected, 0 if platform == "cpu" else 1e-4)
 
 
 def test_runs_of_another_shape_optimizer_or_length_train_too() -> None:
