@@ -5,13 +5,15 @@
 In one session of two slots, over one cached DataFrame of images (28, 28, 1), these take turns for every type of column:
 `transform` of a small CNN and of a model whose arithmetic is next to nothing (one Dense layer); (a) an identity: an
 Arrow UDF that reads the column and gives one number a row; (b) `predict_batch_udf` with the same networks, jitted; (c)
-PyTorch in a pandas UDF with the same weights, if it is installed. Each gives the class of a row; Spark adds them up.
+PyTorch in a pandas UDF with the same weights, if it is installed. Each gives the class of a row and nothing else, and
+Spark adds them up; once more, ours also gives rawPrediction and probability, which are dropped.
 
-Figures, of medians, for each type: `rows_per_s_<type>` (the CNN), `over_identity_<type>` (the small model's rate over
-that of (a)), `over_predict_batch_udf_<type>` and `over_torch_udf_<type>` (the CNN's rate over theirs), and
-`dense_over_predict_batch_udf_<type>` (the small model's). Further `first_batch_s` (a new model's first batch in a
-session that has run only other UDFs), `next_model_s` (that of another model of the same network), and the memory of a
-Python worker in MiB over a partition of few rows and one of ten times as many: `worker_mib`, `worker_mib_tenfold`.
+Figures, of medians, for each type: `rows_per_s_<type>` (the CNN), `all_columns_rows_per_s_<type>`,
+`over_identity_<type>` (the small model's rate over that of (a)), `over_predict_batch_udf_<type>` and
+`over_torch_udf_<type>` (the CNN's rate over theirs), and `dense_over_predict_batch_udf_<type>` (the small model's).
+Further `first_batch_s` (a new model's first batch in a session that has run only other UDFs), `next_model_s` (that of
+another model of the same network), and the memory of a Python worker in MiB over a partition of few rows and one of ten
+times as many: `worker_mib`, `worker_mib_tenfold`.
 """
 
 from __future__ import annotations
@@ -71,11 +73,16 @@ def frame(session: SparkSession, count: int, times: int) -> DataFrame:
 
 
 def model(network: Network, column: str, seed: int = 0) -> DeepClassificationModel:
-    """Ours, with fresh weights."""
-    fresh = DeepClassificationModel(network.init(seed))
+    """Ours, with fresh weights, which gives all of its columns."""
+    fresh = DeepClassificationModel(network.init(seed)).setPredictionCol("class")
     return fresh.setParams(
         network=network, loss="softmax_cross_entropy", featuresCol=column, batchSize=BATCH, deviceType="cpu"
     )
+
+
+def classes_alone(full: DeepClassificationModel) -> DeepClassificationModel:
+    """The model, as one that gives the class only."""
+    return full.copy().setParams(rawPredictionCol="", probabilityCol="")
 
 
 def identity(column: str) -> Column:
@@ -156,9 +163,8 @@ def by_torch(weights: dict[str, Any], column: str) -> Column:
 
 def contestants(column: str) -> dict[str, Callable[[DataFrame], DataFrame]]:
     """By name: adds a number for every row in the column "class"."""
-    ours = {
-        name: model(network, column).setPredictionCol("class") for name, network in (("cnn", CNN), ("dense", DENSE))
-    }
+    full = model(CNN, column)
+    ours = {"cnn": classes_alone(full), "dense": classes_alone(model(DENSE, column)), "all_columns": full}
     weights = {name: each.weights for name, each in ours.items()}
     others = {
         "identity": identity(column),
@@ -196,9 +202,10 @@ def compare(rows: DataFrame, repeats: int) -> dict[str, float]:
     for name in names:
         print(f"{name:<26}" + "".join(f"{rate[kind, name]:>10,.0f}" for kind in TYPES))
     figures = {f"rows_per_s_{kind}": rate[kind, "cnn"] for kind in TYPES}
+    figures |= {f"all_columns_rows_per_s_{kind}": rate[kind, "all_columns"] for kind in TYPES}
     for kind in TYPES:
         figures[f"over_identity_{kind}"] = rate[kind, "dense"] / rate[kind, "identity"]
-        for name in names[3:]:
+        for name in (name for name in names if name.endswith("_udf")):
             ours = "dense" if name.startswith("dense") else "cnn"
             figures[f"{name.replace('predict', 'over_predict').replace('torch', 'over_torch')}_{kind}"] = (
                 rate[kind, ours] / rate[kind, name]
@@ -212,7 +219,7 @@ def first_batches(session: SparkSession, rows: DataFrame) -> dict[str, float]:
     sum_of_classes(few.withColumn("class", identity("binary")))
     figures = {}
     for seed, name in enumerate(("first_batch_s", "next_model_s")):
-        fresh = model(CNN, "binary", seed).setPredictionCol("class")
+        fresh = model(CNN, "binary", seed)
         began = time.perf_counter()
         sum_of_classes(fresh.transform(few))
         figures[name] = time.perf_counter() - began
@@ -232,7 +239,7 @@ def memory(session: SparkSession, count: int) -> dict[str, float]:
         thread = threading.Thread(target=watch)
         thread.start()
         data = session.range(0, rows, 1, 1).select(F.array_repeat(F.lit(1.0).cast("float"), WIDTH).alias("array"))
-        sum_of_classes(model(CNN, "array").setPredictionCol("class").transform(data))
+        sum_of_classes(model(CNN, "array").transform(data))
         done.set()
         thread.join()
         return max(most) / 1024
