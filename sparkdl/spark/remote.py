@@ -108,7 +108,10 @@ def registered_slots(session: SparkSession) -> int | None:
 
 def setting(session: SparkSession, key: str, default: str) -> str:
     """A setting of the session, or of its server over Spark Connect."""
-    return session.conf.get(key, default) or default
+    if over_connect(session) or key.startswith("spark.sql."):
+        return session.conf.get(key, default) or default
+    # The session's own may be what a later builder asked for, which no running application takes.
+    return session.sparkContext.getConf().get(key, default) or default
 
 
 # On the worker.

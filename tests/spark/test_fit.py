@@ -20,6 +20,7 @@ from spark_cases import FEATURES, LABELS, NETWORK, arrays, assert_close, descend
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Network, datasets
 from sparkdl.layers import Dense, Flatten, Relu, Rescale
+from sparkdl.spark import local_session
 
 Change = Callable[[DataFrame], DataFrame]
 
@@ -40,6 +41,13 @@ def as_bytes(rows: DataFrame) -> DataFrame:
 
 
 # Learning
+
+
+def test_workers_may_be_as_many_as_the_session_has_slots_whatever_was_asked_for_later(spark: SparkSession) -> None:
+    """Spark takes such a setting down in the session that runs, whose slots stay what they are."""
+    assert local_session("local[1]").conf.get("spark.master") == "local[1]"
+    fitted = classifier(numWorkers=2, maxIter=0).fit(spark.createDataFrame(table()))
+    assert len(fitted.summary.workers) == 2
 
 
 def test_a_second_fit_of_equal_shapes_compiles_nothing(spark: SparkSession) -> None:
