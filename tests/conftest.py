@@ -21,7 +21,6 @@ for _options in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
 ALONE = (
     "test_everywhere.py",
     "test_processes.py",
-    "test_quickstart.py",
     "test_slots.py",
     "test_task.py",
 )

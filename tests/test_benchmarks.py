@@ -15,12 +15,13 @@ SCRIPTS = sorted(path.name for path in FOLDER.glob("*.py") if path.name != "repo
 HELP = """
 import runpy, sys
 
-sys.path.insert(0, sys.argv[1])
-for script in sys.argv[2:]:
+folder, *scripts = sys.argv[1:]
+for script in scripts:
     print("=====", script)
+    sys.path.insert(0, folder)
     sys.argv = [script, "--help"]
     try:
-        runpy.run_path(f"{sys.path[0]}/{script}", run_name="__main__")
+        runpy.run_path(f"{folder}/{script}", run_name="__main__")
     except SystemExit as ended:
         print("ended with", ended.code)
 """

@@ -16,6 +16,8 @@ from sparkdl.network import named_arrays, nested_weights
 Array = np.ndarray[Any, Any]
 Remains = Callable[[float], list[str]]  # see the fixture `remains`
 
+# An environment variable for sessions whose workers compile for longer than they compute, as JAX's own tests have it.
+UNOPTIMIZED = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # Whole numbers in 0..255, so that every type of features column can hold them.
 FEATURES = np.random.default_rng(11).integers(0, 256, (24, 4))
 LABELS = (FEATURES[:, 0] + FEATURES[:, 1] > FEATURES[:, 2] + FEATURES[:, 3]).astype(int)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
 from pyspark.sql import DataFrame, SparkSession
-from spark_cases import FROZEN, NETWORK, Remains, table
+from spark_cases import FROZEN, NETWORK, UNOPTIMIZED, Remains, table
 
 from sparkdl import DeepClassifier
 from sparkdl.spark import local_session
@@ -45,6 +45,7 @@ def spark(scratch: Path, remains: Remains) -> Iterator[SparkSession]:
     """A session with three slots, which no fit has left a process or a folder in when the suite ends."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_DIRS", str(scratch))
+        patch.setenv(*UNOPTIMIZED)
         settings = {"spark.sql.shuffle.partitions": 3, "spark.driver.memory": "1g"}
         session = local_session("local[3]", "sparkdl-tests", **settings)
     yield session

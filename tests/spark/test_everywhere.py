@@ -25,7 +25,7 @@ from pyspark.ml.functions import array_to_vector, vector_to_array
 from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from spark_cases import NETWORK, arrays, same_bits, table
+from spark_cases import NETWORK, UNOPTIMIZED, arrays, same_bits, table
 
 from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, Network, register_function
 from sparkdl.layers import Dense, Rescale
@@ -206,6 +206,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def driver(kind: str, folder: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {
+        UNOPTIMIZED[0]: UNOPTIMIZED[1],
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_TESTING": "1",  # a Connect server then takes any free port
         "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # half the time for a session this short
