@@ -39,7 +39,8 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training) -> Prepared:
             "set it on the model."
         )
     inputs = columns.features(dataset, stage)
-    if stage.getImageStorage() == "files":
+    files = stage.getImageStorage() == "files"
+    if files:
         columns.check_files(dataset, inputs.layout)
     label, label_list = columns.labels(dataset, stage.getLabelCol())
     chosen = inputs.columns | {"label": label}
@@ -59,7 +60,7 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training) -> Prepared:
         weight=weight or "",
         validation=validation or "",
         skip=stage.getHandleInvalid() == "skip",
-        files=stage.getImageStorage() == "files",
+        files=files,
     )
     read = dataset.select(*(column.alias(name) for name, column in chosen.items()))
     return Prepared(read.mapInArrow(partial(prepared, intake=intake), SCHEMA), intake)
