@@ -150,7 +150,7 @@ def _numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str,
 
 def _scalars(column: pa.Array, subject: str, dtype: str) -> Decoded:
     status = np.zeros(len(column), np.uint8)
-    values = _leaves(column, np.arange(len(column)), 1, status, dtype)
+    values = _leaves(column, None, 1, status, dtype)
     return Decoded(_zeroed(values, status)[:, 0], status, lambda row: f"{subject} holds {KINDS[status[row]]}")
 
 
@@ -191,23 +191,25 @@ def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) 
         part = _lists(values.filter(pa.array(dense)), subject, (width,), dtype, must)
         result[dense], status[dense] = part.values, part.status
     sizes = column.field("size").fill_null(-1).to_numpy(zero_copy_only=False)
-    counts, indices = _lengths(values), column.field("indices")
+    indices = column.field("indices")
+    counts, index_counts = _lengths(values), _lengths(indices)
     sparse = ~dense & ~null
-    wrong = sparse & ((sizes != width) | (counts != _lengths(indices)))
+    wrong = sparse & ((sizes != width) | (counts != index_counts))
     status[wrong] = WIDTH
-    good = np.flatnonzero(sparse & ~wrong)
-    parts = [indices, values] if len(good) == len(column) else [part.take(pa.array(good)) for part in (indices, values)]
-    columns, stored = parts[0].flatten().to_numpy(zero_copy_only=False), parts[1].flatten()
+    chosen = sparse & ~wrong
+    good = np.flatnonzero(chosen)
+    columns = _held(indices, index_counts, chosen).to_numpy(zero_copy_only=False)
+    stored = _held(values, counts, chosen)
     marks = np.zeros(len(stored), np.uint8)
-    numbers = _leaves(stored, np.arange(len(stored)), 1, marks, dtype)[:, 0]
-    inside = (columns >= 0) & (columns < width)
-    if marks.any() or not inside.all():
+    numbers = _leaves(stored, None, 1, marks, dtype)[:, 0]
+    places = np.repeat(good * width, counts[good]) + columns
+    strays = len(columns) > 0 and not 0 <= columns.min() <= columns.max() < width
+    if strays or marks.any():
+        inside = (columns >= 0) & (columns < width)
         rows = np.repeat(good, counts[good])
         status[rows[~inside]] = WIDTH
         for mark in (INFINITY, NAN, NULL):
             status[rows[inside & (marks == mark)]] = mark
-    places = np.repeat(good * width, counts[good]) + columns
-    if not inside.all():
         places, numbers = places[inside], numbers[inside]
     result.reshape(-1)[places] = numbers
 
@@ -220,24 +222,28 @@ def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) 
     return Decoded(_zeroed(result, status), status, problem)
 
 
-def _leaves(column: pa.Array, rows: Array, width: int, status: Array, dtype: str) -> Array:
-    """(len(rows), width) of numbers; marks in `status`, at `rows`, those that hold null, NaN or infinity."""
+def _leaves(column: pa.Array, rows: Array | None, width: int, status: Array, dtype: str) -> Array:
+    """(rows, width) of numbers; marks in `status`, at `rows` or all, those that hold null, NaN or infinity."""
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
+
+    def mark(which: Any, kind: int) -> None:
+        status[which if rows is None else rows[which]] = kind
+
     nulls = None
     if column.null_count:
-        nulls = rows[_nulls(column).reshape(len(rows), width).any(axis=1)]
+        nulls = _nulls(column).reshape(-1, width).any(axis=1)
         column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
     values = column.to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype.itemsize == 8 and values.dtype.kind in "iu":  # rounded twice, as the values of a Vector are
             values = values.astype(np.float64)
-        values = values.astype(dtype, copy=False).reshape(len(rows), width)
+        values = values.astype(dtype, copy=False).reshape(-1, width)
         if not np.isfinite(values.sum()):  # which one that is not finite cannot leave finite
-            status[rows[np.isinf(values).any(axis=1)]] = INFINITY
-            status[rows[np.isnan(values).any(axis=1)]] = NAN
+            mark(np.isinf(values).any(axis=1), INFINITY)
+            mark(np.isnan(values).any(axis=1), NAN)
     if nulls is not None:
-        status[nulls] = NULL
+        mark(nulls, NULL)
     return values
 
 
@@ -261,6 +267,12 @@ def _zeroed(values: Array, status: Array) -> Array:
 def _lengths(column: pa.Array) -> Array:
     """(n,) of the lengths of lists; -1 for null."""
     return pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _held(lists: pa.Array, lengths: Array, chosen: Array) -> pa.Array:
+    """What the chosen lists hold, one after another; many times as fast as taking the lists."""
+    held, lengths = lists.flatten(), np.maximum(lengths, 0)
+    return held.filter(pa.array(np.repeat(chosen, lengths))) if lengths[~chosen].any() else held
 
 
 def _nulls(column: pa.Array) -> Array:

@@ -62,6 +62,11 @@ class Layout:
         return math.prod(self.shape)
 
     @property
+    def row_bytes(self) -> int:
+        """Of a row's float features."""
+        return self.width * np.dtype(self.dtype).itemsize
+
+    @property
     def pixels(self) -> tuple[int, int, int] | None:
         """Height, width and channels if images can fill the shape, else None."""
         shape = (*self.shape, 1) if len(self.shape) == 2 else self.shape
