@@ -13,7 +13,7 @@ FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 FLOORS = {
     **dict.fromkeys(["layers", "losses", "initializers", "optimizers", "schedules"], 0),
-    **dict.fromkeys(["specs", "classes", "decoding", "dtypes", "lazy"], 0),
+    **dict.fromkeys(["specs", "classes", "compiler", "decoding", "dtypes", "lazy"], 0),
     **dict.fromkeys(["datasets", "report", "evaluation"], 0),
     **dict.fromkeys(["network", "graph", "transfer"], 1),
     "training": 2,

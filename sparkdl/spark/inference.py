@@ -13,14 +13,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
 from sparkdl.decoding.columns import decode_features, decode_labels
-from sparkdl.decoding.layout import VALID, first_status, refusal
+from sparkdl.decoding.layout import VALID, Array, first_status, refusal
 from sparkdl.dtypes import kept_dtype
 from sparkdl.spark.arrow_udf import Batch, arrow_udf
 from sparkdl.spark.collector import spare_modules
 from sparkdl.spark.forward import Forward, Scores, Scoring, in_batches, loaded
 from sparkdl.spark.heads import Heads
 
-PART_BYTES = 64 << 20  # of features that are decoded at a time
+PART_BYTES = 64 << 20  # of the features of rows whose results are given at a time
+DECODED_BYTES = 4 << 20  # of features that are decoded at a time, as they fit a cache
 REMEDY = "mend or drop such rows, or set handleInvalid to skip or keep"
 
 
@@ -76,35 +77,27 @@ def structs(
     """What `scored` puts into its column, a part of a batch at a time."""
     forward = loaded(scoring, weights)
     for batch in batches:
-        for part in _bounded(batch, scoring):
+        for part in _bounded(batch, forward, scoring):
             yield _struct(part, forward, scoring, heads, lists)
     spare_modules()
 
 
-def _bounded(batch: Batch, scoring: Scoring) -> Iterator[Batch]:
-    """Spark's batch in parts, lest what is decoded, or the activations, be many times as large as what is sent."""
-    size = scoring.batch
-    if not scoring.activations:
-        size *= max(1, PART_BYTES // (scoring.layout.width * np.dtype(scoring.layout.dtype).itemsize * size))
+def _bounded(batch: Batch, forward: Forward, scoring: Scoring) -> Iterator[Batch]:
+    """Spark's batch in parts, lest the results, or the activations, be many times as large as what is sent."""
+    rows = forward.rows if scoring.activations else PART_BYTES // scoring.layout.row_bytes
+    return _cut(batch, scoring.batch * max(1, rows // scoring.batch))
+
+
+def _cut(batch: Batch, size: int) -> Iterator[Batch]:
     for first in range(0, max(len(batch[0]), 1), size):
         yield tuple(column.slice(first, size) for column in batch)
 
 
 def _struct(batch: Batch, forward: Forward, scoring: Scoring, heads: Heads, lists: set[str]) -> pa.Array:
-    names = scoring.layout.names
-    decoded = [decode_features(batch[: len(names)], scoring.layout)]
-    labels = None
-    if scoring.loss_column:
-        network, loss = scoring.specs()
-        shape = network.output_shape()
-        decoded.append(decode_labels(batch[len(names)], scoring.label, math.prod(shape)))
-        labels = loss.encode(decoded[1].values, shape)
-    bad = first_status(decoded) != VALID
-    if scoring.strict and bad.any():
-        raise refusal(decoded, dict(zip((*names, scoring.label), batch, strict=False)), REMEDY)
+    size = forward.rows * max(1, DECODED_BYTES // (scoring.layout.row_bytes * forward.rows))
+    marks, found = zip(*(_scores(part, forward, scoring) for part in _cut(batch, size)), strict=True)
+    bad, parts = np.concatenate(marks), [each for part in found for each in part]
     dtype = kept_dtype(scoring.dtype)
-    with jax.enable_x64(scoring.dtype == "float64"):
-        parts = list(in_batches(decoded[0].values, labels, forward))
     if parts:
         scores = jax.tree.map(lambda *part: np.concatenate(part).astype(dtype, copy=False), *parts)
     else:
@@ -123,3 +116,20 @@ def _struct(batch: Batch, forward: Forward, scoring: Scoring, heads: Heads, list
         else:
             fields.append(pa.array(values.astype(np.float64)))
     return pa.StructArray.from_arrays(fields, list(columns), mask=pa.array(bad) if bad.any() else None)
+
+
+def _scores(batch: Batch, forward: Forward, scoring: Scoring) -> tuple[Array, list[Scores]]:
+    """Which rows are bad, and the scores of all, those being scored as zeros."""
+    names = scoring.layout.names
+    decoded = [decode_features(batch[: len(names)], scoring.layout)]
+    labels = None
+    if scoring.loss_column:
+        network, loss = scoring.specs()
+        shape = network.output_shape()
+        decoded.append(decode_labels(batch[len(names)], scoring.label, math.prod(shape)))
+        labels = loss.encode(decoded[1].values, shape)
+    bad = first_status(decoded) != VALID
+    if scoring.strict and bad.any():
+        raise refusal(decoded, dict(zip((*names, scoring.label), batch, strict=False)), REMEDY)
+    with jax.enable_x64(scoring.dtype == "float64"):
+        return bad, list(in_batches(decoded[0].values, labels, forward))

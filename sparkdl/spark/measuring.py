@@ -77,7 +77,7 @@ def sum_up(batches: Iterator[pa.RecordBatch], plan: EvaluationPlan) -> Iterator[
     try:
         measures = measures_of(plan, *plan.scoring.specs())
         for batch in batches:
-            size = max(1, PART_BYTES // (plan.scoring.layout.width * np.dtype(plan.scoring.layout.dtype).itemsize))
+            size = max(1, PART_BYTES // plan.scoring.layout.row_bytes)
             for first in range(0, len(batch), size):
                 _add(measures, batch.slice(first, size), plan)
     except ValueError as error:

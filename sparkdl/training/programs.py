@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
+from sparkdl.compiler import ONCE
 from sparkdl.initializers import Initializer
 from sparkdl.losses import Loss
 from sparkdl.network import Network
@@ -18,7 +19,7 @@ from sparkdl.schedules import ConstantSchedule
 from sparkdl.specs import Spec
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.options import Training
-from sparkdl.training.step import ONCE, Clock, Settings, State, make_score, make_step
+from sparkdl.training.step import Clock, Settings, State, make_score, make_step
 
 KEPT = 16  # programs of each kind
 

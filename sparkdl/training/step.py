@@ -14,6 +14,7 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
 from sparkdl.layers.factored import multiplied
 from sparkdl.losses import Loss
@@ -27,9 +28,6 @@ from sparkdl.training.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 Array = jax.Array
 
 Clock = tuple[Callable[[int, Any], Any], int]
-
-ONCE = {"xla_backend_optimization_level": 0}  # of programs that run once, and take longer to optimize than to run
-OPTIONS = {"cpu": {"xla_cpu_prefer_vector_width": 512}}  # by platform; 6 % faster than at LLVM's own 256 bits
 
 
 class State(NamedTuple):

@@ -222,10 +222,36 @@ def test_models_of_one_network_are_compiled_once_in_a_worker() -> None:
 
 @pytest.mark.parametrize(
     "side, most, platform, expected",
-    [(1, 128, "cpu", 128), (64, 128, "cpu", 64), (64, 16, "cpu", 16), (1024, 128, "cpu", 8), (1024, 128, "gpu", 128)],
+    [
+        (1, 128, "cpu", (512, 128)),
+        (64, 128, "cpu", (128, 128)),
+        (64, 16, "cpu", (112, 16)),
+        (1024, 128, "cpu", (8, 8)),
+        (1, 128, "gpu", (128, 128)),
+        (1024, 128, "gpu", (128, 128)),
+    ],
 )
-def test_a_batch_on_a_cpu_is_as_large_as_the_cache_and_never_above_batch_size(
-    side: int, most: int, platform: str, expected: int
+def test_on_a_cpu_parts_fit_the_cache_and_calls_hold_several_parts_of_at_most_batch_size(
+    side: int, most: int, platform: str, expected: tuple[int, int]
 ) -> None:
     network = Network([Network([Rescale(1 / 255)]), Flatten(), Dense(1)], input_shape=(side, side))
-    assert forward.batch_rows(network, most, "float32", platform) == expected  # a row is read and written
+    scoring = a_model(network=network, batchSize=most)._scoring(Layout(("features",), (side, side), "float32"), {})
+    assert forward.call_rows(scoring, platform) == expected
+
+
+def test_calls_that_give_wide_activations_hold_fewer_rows() -> None:
+    network = Network([Dense(4096), Dense(1)], input_shape=(4,))
+    layout = Layout(("features",), (4,), "float32")
+    narrow, wide = (a_model(network=network)._scoring(layout, found) for found in ({}, {"dense_1": "hidden"}))
+    assert [forward.call_rows(each, "cpu") for each in (narrow, wide)] == [(512, 8), (120, 8)]
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 17, 24, 40])
+def test_rows_in_calls_of_several_parts_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(forward, "CALL_ROWS", 24)  # three parts of 8 rows
+    features = np.resize(FEATURES, (count, 4))
+    model = a_model()
+    (scored,) = pieces(model, iter([(pa.array(features.astype(float).tolist()),)]))
+    expected = outputs(arrays(model), features)
+    assert_near(np.array(scored.field("rawPrediction").to_pylist()), centred(expected))
+    assert scored.field("prediction").to_pylist() == expected.argmax(axis=1).tolist()
