@@ -2,7 +2,8 @@
 
     python benchmarks/transform.py [--quick] [--json FILE]
 
-In one session of two slots, over one cached DataFrame of images (28, 28, 1), these take turns for every type of column:
+In one session of two slots, over one cached DataFrame of images (28, 28, 1), these take turns for every type of column,
+in two tasks, each of so many rows that these cost more time than its start:
 `transform` of a small CNN and of a model whose arithmetic is next to nothing (one Dense layer); (a) an identity: an
 Arrow UDF that reads the column and gives one number a row; (b) `predict_batch_udf` with the same networks, jitted; (c)
 PyTorch in a pandas UDF with the same weights, if it is installed. Each gives the class of a row and nothing else, and
@@ -52,7 +53,7 @@ TYPES = ("binary", "image", "array", "vector", "sparse")
 
 
 def frame(session: SparkSession, count: int, times: int) -> DataFrame:
-    """Cached rows, `times` over, with the same images in columns of each type.
+    """Cached rows, `times` over and in two partitions, with the same images in columns of each type.
 
     Dark pixels are 0, so that MLlib compresses the Vectors to sparse ones.
     """
@@ -69,7 +70,7 @@ def frame(session: SparkSession, count: int, times: int) -> DataFrame:
     rows = VectorAssembler(inputCols=["vector"], outputCol="sparse").transform(rows)
     rows = rows.select(*TYPES).cache()
     rows.count()
-    return reduce(DataFrame.union, [rows] * times)
+    return reduce(DataFrame.union, [rows] * times).coalesce(2)
 
 
 def model(network: Network, column: str, seed: int = 0) -> DeepClassificationModel:
@@ -267,7 +268,7 @@ def _descends(process: str, ancestor: int) -> bool:
 def main() -> None:
     """Measure, print, write."""
     options = arguments(__doc__).parse_args()
-    count, times, repeats = (6_000, 4, 3) if options.quick else (10_000, 10, 7)
+    count, times, repeats = (6_000, 4, 3) if options.quick else (10_000, 20, 5)
     session = local_session("local[2]", **{"spark.driver.memory": "4g"})
     rows = frame(session, count, times)
     figures = first_batches(session, rows) | compare(rows, repeats) | memory(session, 10_000)
