@@ -15,6 +15,8 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 from sparkdl.decoding.columns import decode_features, decode_labels
 from sparkdl.decoding.layout import VALID, Array, first_status, refusal
 from sparkdl.dtypes import kept_dtype
+from sparkdl.losses import Loss
+from sparkdl.network import Network
 from sparkdl.spark.arrow_udf import Batch, arrow_udf
 from sparkdl.spark.collector import spare_modules
 from sparkdl.spark.forward import Forward, Scores, Scoring, in_batches, loaded
@@ -75,10 +77,10 @@ def structs(
     batches: Iterator[Batch], scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]
 ) -> Iterator[pa.StructArray]:
     """What `scored` puts into its column, a part of a batch at a time."""
-    forward = loaded(scoring, weights)
+    forward, specs = loaded(scoring, weights), scoring.specs()
     for batch in batches:
         for part in _bounded(batch, forward, scoring):
-            yield _struct(part, forward, scoring, heads, lists)
+            yield _struct(part, forward, scoring, specs, heads, lists)
     spare_modules()
 
 
@@ -93,9 +95,11 @@ def _cut(batch: Batch, size: int) -> Iterator[Batch]:
         yield tuple(column.slice(first, size) for column in batch)
 
 
-def _struct(batch: Batch, forward: Forward, scoring: Scoring, heads: Heads, lists: set[str]) -> pa.Array:
+def _struct(
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss], heads: Heads, lists: set[str]
+) -> pa.Array:
     size = forward.rows * max(1, DECODED_BYTES // (scoring.layout.row_bytes * forward.rows))
-    marks, found = zip(*(_scores(part, forward, scoring) for part in _cut(batch, size)), strict=True)
+    marks, found = zip(*(_scores(part, forward, scoring, specs) for part in _cut(batch, size)), strict=True)
     bad, parts = np.concatenate(marks), [each for part in found for each in part]
     dtype = kept_dtype(scoring.dtype)
     if parts:
@@ -118,13 +122,15 @@ def _struct(batch: Batch, forward: Forward, scoring: Scoring, heads: Heads, list
     return pa.StructArray.from_arrays(fields, list(columns), mask=pa.array(bad) if bad.any() else None)
 
 
-def _scores(batch: Batch, forward: Forward, scoring: Scoring) -> tuple[Array, list[Scores]]:
+def _scores(
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss]
+) -> tuple[Array, list[Scores]]:
     """Which rows are bad, and the scores of all, those being scored as zeros."""
     names = scoring.layout.names
     decoded = [decode_features(batch[: len(names)], scoring.layout)]
     labels = None
     if scoring.loss_column:
-        network, loss = scoring.specs()
+        network, loss = specs
         shape = network.output_shape()
         decoded.append(decode_labels(batch[len(names)], scoring.label, math.prod(shape)))
         labels = loss.encode(decoded[1].values, shape)
