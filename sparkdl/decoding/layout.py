@@ -124,5 +124,5 @@ def _shown(value: Any) -> str:
         return f"{value.get('origin') or 'image'} of {size}"
     if isinstance(value, dict) and "values" in value:
         indices, values = (_short.repr(value[name]) for name in ("indices", "values"))
-        return values if value["indices"] is None else f"({value['size']}, {indices}, {values})"
+        return values if value["type"] == 1 else f"({value['size']}, {indices}, {values})"
     return _short.repr(value)

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
 from sparkdl.decoding.columns import decode_features, decode_labels
@@ -33,7 +32,7 @@ def in_rows(dataset: DataFrame) -> DataFrame:
     Its vectorized reader feeds the UDF's columns directly, and has no Arrow type for a user-defined one. A filter
     between them that is always true, and that Spark cannot know to be, makes rows of the columns.
     """
-    return dataset.where(F.spark_partition_id() >= 0) if '"type":"udt"' in dataset.schema.json() else dataset
+    return dataset.where("spark_partition_id() >= 0") if '"type":"udt"' in dataset.schema.json() else dataset
 
 
 def scored(

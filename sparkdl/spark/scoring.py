@@ -91,13 +91,14 @@ class RowScoring(DeepParams, Saved):
         struct = f"{self.uid}_scores"
         result = in_rows(dataset).withColumn(struct, scored(read, scoring, weights, functions, vectors))
         vectors |= set(activations.values())
-        valid = F.col(struct)[min(added, key=lambda name: name not in vectors)].isNotNull()  # a NaN may become null
-        if self.getHandleInvalid() == "skip":
-            result = result.where(valid)
         outputs = {name: F.col(struct)[name] for name in added}
+        handle = self.getHandleInvalid()
+        valid = outputs[min(added, key=lambda name: name not in vectors)].isNotNull()  # a NaN may become null
+        if handle == "skip":
+            result = result.where(valid)
         for name in vectors:
             vector = array_to_vector(outputs[name])
-            outputs[name] = F.when(valid, vector) if self.getHandleInvalid() == "keep" else vector
+            outputs[name] = F.when(valid, vector) if handle == "keep" else vector
         return result.withColumns(outputs).drop(struct)
 
     def _scoring(self, layout: Layout, activations: dict[str, str], loss_column: str = "") -> Scoring:

@@ -24,7 +24,7 @@ BYTES = [row.astype(np.uint8).tobytes() for row in VALUES]
 
 
 def dense(values: Any) -> dict[str, Any]:
-    return {"type": 1, "values": list(values)}
+    return {"type": 1, "indices": [], "values": list(values)}
 
 
 def sparse(values: Any) -> dict[str, Any]:
@@ -159,6 +159,10 @@ def test_a_refusal_names_column_problem_and_row() -> None:
         "labelCol 'y' holds null, as in the row (x: [1.0, 2.0], y: None, z: b'01234567'... of 10 bytes); mend it."
     )
     assert str(refusal(parts, columns, "mend it")) == sentence
+    vectors = {"x": pa.array([dense([NAN, 2.0]), sparse([0.0, NAN])], VECTOR)}
+    for row, shown in enumerate(("[nan, 2.0]", "(2, [1], [nan])")):
+        part = decode_features([vectors["x"][row:]], layout)
+        assert f"holds NaN, as in the row (x: {shown});" in str(refusal([part], {"x": vectors["x"][row:]}, "mend it"))
     later = {name: column[1:] for name, column in columns.items()}
     parts = [decode_features([later["x"]], layout), decode_labels(later["y"], "y", 1)]
     assert str(refusal(parts, later, "mend it")).startswith("featuresCol 'x' holds NaN, as in the row (x: [3.0, nan]")

@@ -11,18 +11,21 @@ import jax
 import numpy as np
 import pytest
 from pyspark.errors import PythonException
+from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import SparseVector, Vectors, VectorUDT
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StructField, StructType
 from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, arrays, centred, outputs, same_bits
 
 from sparkdl import DeepClassifier, DeepRegressionModel, Network, register_function
 from sparkdl.layers import Dense, Flatten, Rescale
+from sparkdl.spark import columns
 
 Image = pytest.importorskip("PIL.Image")
 
 NAN, INFINITY = float("nan"), float("inf")
+VECTORS = [StructField("features", VectorUDT()), StructField("id", IntegerType())]
 PICTURE = Network([Flatten(), *LAYERS], input_shape=(2, 2, 1))
 SCHEMA = (
     "id int, doubles array<double>, floats array<float>, integers array<int>, decimals array<decimal(5,1)>, "
@@ -156,6 +159,18 @@ def test_a_fit_skips_and_counts_bad_rows(spark: SparkSession) -> None:
         classifier(network=NETWORK, handleInvalid="skip").fit(nothing)
     with pytest.raises(ValueError, match="handleInvalid must be error or skip in fit, received 'keep'"):
         classifier(network=NETWORK, handleInvalid="keep").fit(clean)
+
+
+def test_vectors_of_both_kinds_and_null_are_sent_with_lists_that_are_not_null(spark: SparkSession) -> None:
+    vectors = [Vectors.dense(1, 2, 0, 4), None, Vectors.sparse(4, [3], [4.0]), Vectors.sparse(4, [], [])]
+    rows = spark.createDataFrame([(vector, at) for at, vector in enumerate(vectors)], StructType(VECTORS))
+    model = a_model(network=NETWORK, handleInvalid="keep")
+    sent = rows.select(columns.features(rows, model).columns["features0"].alias("x")).collect()
+    lists = [row.x and (row.x.indices, row.x.values) for row in sent]
+    assert lists == [([], [1, 2, 0, 4]), None, ([3], [4.0]), ([], [])]
+    dense = rows.select("id", F.when(F.col("features").isNotNull(), vector_to_array("features")).alias("features"))
+    got, expected = ([row.prediction for row in model.transform(each).collect()] for each in (rows, dense))
+    assert got == expected and [value is None for value in got] == [False, True, False, False]
 
 
 def test_transform_leaves_bad_rows_out_or_gives_null_or_stops(spark: SparkSession) -> None:
