@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights
 from sparkdl.decoding.layout import KINDS, Decoded, Layout, first_status, refusal
+from sparkdl.spark.arrow_udf import _from_pandas
 from sparkdl.spark.row_bytes import Intake, merged_notes, prepared, row_keys
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -109,6 +111,14 @@ def test_nulls_outside_of_a_slice_do_not_matter() -> None:
     column = pa.array([None, [1.0, None], [3.0, 4.0], [5.0]], pa.list_(pa.float32()))
     decoded = decode_features([column[2:3]], Layout(("x",), (2,), "float32"))
     assert (decoded.values.tolist(), statuses(decoded)) == ([[3.0, 4.0]], ["valid"])
+
+
+def test_rows_that_are_all_null_are_so_after_pandas_too() -> None:
+    column = _from_pandas(pd.Series([None, None], dtype=object))
+    together = Layout(("a", "b"), (4,), "float32", param="featuresCols")
+    features = decode_features([column], SQUARE), decode_features([column, column], together)
+    for decoded in (*features, decode_labels(column, "y", 1)):
+        assert statuses(decoded) == ["null", "null"]
 
 
 def test_an_array_without_any_buffer_holds_no_rows() -> None:
