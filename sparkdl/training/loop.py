@@ -105,6 +105,7 @@ class _Run:
         self.best: Weights | None = None
         self.good: tuple[int, Weights] = (0, {})  # epochs, and the weights after them, the last to be finite
         self.diverged = False
+        self.votes: deque[Any] = deque()  # of late workers, on their way
         self.resumed: list[int] | None = None
         self.notes: list[str] = []
         self.folder: CheckpointFolder | None = None
@@ -152,7 +153,6 @@ class _Run:
         plan, epoch = self.plan, self.at.epoch
         before = (self.at.step, self.at.sums, self.at.epoch_seconds)
         meter = Meter(epoch, plan.epochs, self.rows, self.steps.steps, self.report, *before)
-        late: deque[Any] = deque()
         order, asked = epoch if plan.shuffle else None, self.recorder.now()
         with closing(feed([plan], self.share, self.steps, self.mesh, order, self.at.step)) as placed_batches:
             for placed in placed_batches:
@@ -165,7 +165,7 @@ class _Run:
                 self.at.step += 1
                 for done, loss in meter.add(totals):
                     self._note_divergence(epoch, done, loss)
-                self._note_lateness(late)
+                self._note_lateness()
                 if self.logs.due(number + 1):
                     self.logs.scalars(number + 1, meter.numbers())
                 if not last:
@@ -193,7 +193,7 @@ class _Run:
         improved = not self.stopper and _is_best(self.at.history)
         if whole:
             stopper, window = self.stopper, meter.sums - self.at.checked
-            in_steps = stopper is not None and stopper.due(self.at.step)
+            in_steps = stopper is not None and stopper.due(self.at.step, self.steps.steps)
             self.at.epoch, self.at.step, self.at.epoch_seconds = self.at.epoch + 1, 0, 0.0
             self._keep_good()
             self.at.sums, self.at.checked = [0.0] * 4, [0.0] * 4
@@ -212,7 +212,7 @@ class _Run:
     def _between_steps(self, meter: Meter, number: int) -> None:
         """Checks and checkpoints that are due within an epoch."""
         stopper, kept, improved = self.stopper, self.plan.checkpoints, False
-        if stopper and stopper.due(self.at.step):
+        if stopper and stopper.due(self.at.step, self.steps.steps):
             self._flush(meter)
             window = meter.sums - self.at.checked
             self.at.checked = meter.sums.tolist()
@@ -256,13 +256,14 @@ class _Run:
         if not self.diverged and all(np.isfinite(array).all() for array in jax.tree.leaves(weights)):
             self.good = self.at.epoch, weights
 
-    def _note_lateness(self, late: deque[Any]) -> None:
+    def _note_lateness(self) -> None:
         """Stop all workers at the same step once one of them finds that time is up; votes are read two steps late."""
         if not self.stopper or self.stopper.plan.max_seconds is None:
             return
         vote = self.stopper.late(self._seconds())
-        late.append(summed(np.full(local_workers(self.mesh), vote, np.int32), self.mesh))
-        if len(late) > 2 and int(np.asarray(late.popleft().addressable_data(0))) and not self.at.stopped:
+        votes = self.votes
+        votes.append(summed(np.full(local_workers(self.mesh), vote, np.int32), self.mesh))
+        if len(votes) > 2 and int(np.asarray(votes.popleft().addressable_data(0))) and not self.at.stopped:
             self.at.late = True
             self.at.stopped = f"max_seconds {self.stopper.plan.max_seconds:g} of training have passed"
 

@@ -29,14 +29,16 @@ class EarlyStopping(Spec):
     target : float, optional
         Stop as soon as the monitored value is at least as good.
     max_seconds : float, optional
-        Stop after the first step that ends later than so many seconds of training (without compiling).
+        Stop once a step ends later than so many seconds of training (without compiling): two steps after it, as all
+        workers must learn of it.
     max_loss : float, optional
         Stop when the mean loss of one step's rows is above. One that is not finite always stops.
     every : int, default 1
         Epochs or steps from one check to the next.
     unit : str, default "epoch"
-        Of `every`: "epoch" or "step". Steps are counted from the start of each epoch; a check after steps looks at
-        the training rows since the last check, and scores the validation rows if it needs them.
+        Of `every`: "epoch" or "step". Steps are counted from the start of each epoch, and an epoch of fewer than
+        `every` is checked at its end; a check after steps looks at the training rows since the last check, and scores
+        the validation rows if it needs them.
     restore_best : bool, default True
         Whether the model gets the weights of the best check instead of the last ones.
     """
@@ -97,9 +99,9 @@ class Stopper:
         self.checks: list[list[Any]] = []
         self._best: int | None = None  # its index among the checks
 
-    def due(self, step: int) -> bool:
-        """Whether to check after so many steps of an epoch."""
-        return self.plan.unit == "step" and step % self.plan.every == 0
+    def due(self, step: int, steps: int) -> bool:
+        """Whether to check after so many of an epoch's steps."""
+        return self.plan.unit == "step" and step % min(self.plan.every, steps) == 0
 
     def due_after(self, epoch: int) -> bool:
         """Whether to check after so many epochs."""

@@ -131,6 +131,19 @@ def test_time_runs_out_within_an_epoch() -> None:
     assert result.history[0].steps < 6
 
 
+@pytest.mark.parametrize("batch_size", [60, 30])
+def test_time_runs_out_in_epochs_of_a_step_or_two(batch_size: int) -> None:
+    result = fit(EarlyStopping("loss", None, max_seconds=1e-9), batch_size=batch_size, epochs=9, validation=None)
+    assert result.stop_reason == "max_seconds 1e-09 of training have passed"
+    assert sum(epoch.steps for epoch in result.history) == 3
+
+
+def test_an_epoch_of_fewer_steps_than_there_are_between_checks_is_checked_at_its_end() -> None:
+    result = fit(EarlyStopping("loss", 2, min_delta=1e9, every=10, unit="step"))
+    assert [check[:2] for check in result.checks] == [[1, 0], [2, 0], [3, 0]]
+    assert [check[2] for check in result.checks] == pytest.approx([epoch.loss for epoch in result.history])
+
+
 def test_a_run_without_it_says_that_it_was_finished() -> None:
     result = fit(epochs=2)
     assert (result.stop_reason, result.best, result.checks) == ("all 2 epochs are done", None, [])
