@@ -18,7 +18,7 @@ from sparkdl.decoding.images import contiguous
 from sparkdl.losses import Loss
 from sparkdl.spark.row_bytes import merged_notes
 from sparkdl.spark.task_plan import TaskPlan
-from sparkdl.training.batches import Rows, ShardWriter
+from sparkdl.training.batches import Rows, ShardWriter, check_numbers
 from sparkdl.training.options import Training
 from sparkdl.training.recorder import Recorder
 from sparkdl.training.worker import TRAINING, VALIDATION
@@ -29,8 +29,8 @@ class Taken(NamedTuple):
 
     Attributes
     ----------
-    rows : tuple of int
-        Rows to train on and to validate on.
+    rows, weighing : tuple of int
+        Rows to train on and to validate on, and how many of each weigh more than 0.
     wrong : list of str
         Type and message of what is wrong; [] if nothing is.
     skipped : dict of int
@@ -40,6 +40,7 @@ class Taken(NamedTuple):
     """
 
     rows: tuple[int, int]
+    weighing: tuple[int, int]
     wrong: list[str]
     skipped: dict[str, int]
     classes: tuple[int, int] | None = None
@@ -63,7 +64,7 @@ def read_rows(
             size += batch.nbytes
             yield batch
 
-    taken = Taken((0, 0), [], {})
+    taken = Taken((0, 0), (0, 0), [], {})
     try:
         taken = _written(timed(), plan, directory)
     except ValueError as error:
@@ -94,6 +95,7 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
     nothing = pa.RecordBatch.from_arrays([pa.nulls(0, pa.binary())], ["features"])
     empty = Rows(features(nothing), loss.encode(np.zeros((0, *labels)), outputs), np.zeros(0))
     writers = [ShardWriter(directory / name, empty) for name in (TRAINING, VALIDATION)]
+    weighing = [0, 0]
     notes: list[str] = []
     bounds: list[int] = []
     for batch in batches:
@@ -102,14 +104,16 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
             notes += noted.to_pylist()
             batch = batch.filter(pc.is_null(batch.column("note")))
         held_out = batch.column("validation").to_numpy(zero_copy_only=False)
-        for writer, chosen in zip(writers, (~held_out, held_out), strict=True):
+        for number, (writer, chosen) in enumerate(zip(writers, (~held_out, held_out), strict=True)):
             part = batch if chosen.all() else batch.filter(pa.array(chosen))
             label = values(part, "label", np.float64, labels)
-            if writer is writers[0] and loss.takes_classes and not labels and len(label):
+            if number == 0 and loss.takes_classes and not labels and len(label):
                 bounds += [math.floor(label.min()), math.ceil(label.max())]  # a fraction is between two classes
             rows = Rows(features(part), loss.encode(label, outputs), part.column("weight").to_numpy())
+            weighing[number] += check_numbers(rows.labels, rows.weights, training.dtype)
             writer.append(rows, part.column("key").to_numpy())
     for writer in writers:
         writer.close()
     classes = (min(bounds), max(bounds)) if bounds else None
-    return Taken((writers[0].rows, writers[1].rows), [], merged_notes(notes, intake.layout), classes)
+    counts = (writers[0].rows, writers[1].rows), (weighing[0], weighing[1])
+    return Taken(*counts, [], merged_notes(notes, intake.layout), classes)

@@ -29,6 +29,7 @@ from sparkdl.spark.local_disk import local_directory
 from sparkdl.spark.progress import Sender
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
+from sparkdl.training.batches import check_weights
 from sparkdl.training.child import Child, WorkerError
 from sparkdl.training.recorder import Recorder
 from sparkdl.training.worker import INITIAL, WEIGHTS, Job
@@ -80,9 +81,9 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             Alarm(hosts[rank]) as alarm,
         ):
             try:
-                rows, wrong, skipped, classes = read_rows(batches, plan, directory, worker, recorder)
+                rows, weighing, wrong, skipped, classes = read_rows(batches, plan, directory, worker, recorder)
                 read = time.time()
-                own = {"rows": rows, "wrong": wrong, "skipped": skipped}
+                own = {"rows": rows, "weighing": weighing, "wrong": wrong, "skipped": skipped}
                 own |= {"port": reservation.getsockname()[1], "alarm": alarm.address}
                 peers = _meet(context, own, environment["JAX_PLATFORMS"])
                 alarm.watch(rank, peers[0]["alarm"], child.give_up)
@@ -171,12 +172,19 @@ def _meet(context: BarrierTaskContext, own: dict[str, Any], platform: str) -> li
                     f"All workers must have the same {key}: worker 0 has {peers[0][key]}, "
                     f"worker {rank} has {peer[key]}; set the cluster's machines up alike.",
                 )
-    rows, held_out = (sum(peer["rows"][part] for peer in peers) for part in (0, 1))
+    rows, held_out, *weighing = (
+        sum(peer[what][part] for peer in peers) for what in ("rows", "weighing") for part in (0, 1)
+    )
     if not rows:
         bad = sum(count for peer in peers for count in peer["skipped"].values())
         hint = f"all {held_out} are marked for validation" if held_out else "check the data and its filters"
         hint += f"; {bad} were skipped, as handleInvalid says" if bad else ""
         raise _Refused("ValueError", f"There are no rows to train on; {hint}.")
+    try:
+        check_weights(weighing[0], rows)
+        check_weights(weighing[1], held_out, "rows marked for validation")
+    except ValueError as error:
+        raise _Refused("ValueError", str(error)) from None
     return peers
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.layout import Layout
+from sparkdl.dtypes import kept_dtype
 
 Item = TypeVar("Item")
 
@@ -89,6 +90,34 @@ class Shard:
             for target, source in zip(result, self.chunks[number], strict=True):
                 target[chosen] = source[inside]
         return result
+
+
+def check_numbers(labels: np.ndarray[Any, Any], weights: np.ndarray[Any, Any], dtype: str) -> int:
+    """How many of the rows weigh more than 0 in training.
+
+    Parameters
+    ----------
+    labels, weights : array (n, ...), array (n,)
+    dtype : str
+        What layers compute in (see `dtypes.py`).
+
+    Raises
+    ------
+    ValueError
+        A label or a weight is larger than what training keeps it in can hold.
+    """
+    kept = np.dtype(kept_dtype(dtype))
+    for name, values in (("Labels", labels), ("Weights", weights)):
+        largest = float(np.abs(values).max(initial=0))
+        if largest > float(np.finfo(kept).max):
+            raise ValueError(f"{name} must be numbers that {kept} holds, received {largest:g}; scale or mend them.")
+    return int(np.count_nonzero(weights.astype(kept)))
+
+
+def check_weights(weighing: int, rows: int, which: str = "rows") -> None:
+    """ValueError if none of these rows weighs more than 0."""
+    if rows and not weighing:
+        raise ValueError(f"All {which} weigh 0; give at least one row a positive weight.")
 
 
 @dataclass(frozen=True)

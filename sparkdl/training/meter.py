@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -68,12 +69,10 @@ class Meter:
         return read
 
     def means(self) -> tuple[float, float]:
-        """Mean loss and metric by weight, once every step is done."""
+        """Mean loss and metric by weight, once every step is done; NaN if all rows so far weigh 0."""
         self.flush()
         loss, metric, weight, _ = self.sums
-        if not weight > 0:
-            raise ValueError("All rows weigh 0; give at least one row a positive weight.")
-        return float(loss / weight), float(metric / weight)
+        return (float(loss / weight), float(metric / weight)) if weight else (math.nan, math.nan)
 
     def seconds(self) -> float:
         """Wall time since the pass began."""

@@ -215,8 +215,6 @@ class _Sums:
         while self._pending:
             self._read()
         loss, metric, weight, _ = self.sums.T
-        if not (weight > 0).all():
-            raise ValueError("All rows weigh 0; give at least one row a positive weight.")
         return loss / weight, metric / weight
 
     def _read(self) -> None:

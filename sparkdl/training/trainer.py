@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network
-from sparkdl.training.batches import Rows, Shard
+from sparkdl.training.batches import Rows, Shard, check_numbers, check_weights
 from sparkdl.training.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.meter import Report
@@ -72,7 +72,7 @@ def fit(
     """
     plan = Training(network, **options)
     shards = _shards(plan, data, devices)
-    held_out = _shards(plan, validation, devices) if validation is not None else []
+    held_out = _shards(plan, validation, devices, "validation rows") if validation is not None else []
     with jax.enable_x64(plan.dtype == "float64"):
         available = jax.local_devices()
         if not 1 <= devices <= len(available):
@@ -82,7 +82,7 @@ def fit(
         return train(plan, Share(shards, lengths[0], 0), Share(held_out, lengths[1], 0), mesh, report, initial)
 
 
-def _shards(plan: Training, arrays: tuple[Any, ...], devices: int) -> list[Shard]:
+def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = "rows") -> list[Shard]:
     """One shard a device, of rows dealt out like cards."""
     features, labels, *weights = arrays
     expected = plan.network.input_shape
@@ -93,4 +93,5 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int) -> list[Shard
         )
     labels = Loss.of(plan.loss).encode(np.asarray(labels), plan.network.output_shape())
     whole = Shard.from_arrays(features, labels, *weights).chunks[0]
+    check_weights(check_numbers(whole.labels, whole.weights, plan.dtype), len(features), which)
     return [Shard([Rows(*(part[device::devices] for part in whole))]) for device in range(devices)]

@@ -201,6 +201,14 @@ FITTED: dict[str, tuple[dict[str, Any], Change, str]] = {
     "no weight": (
         {"weightCol": "w"}, having(w="0"), "All rows weigh 0; give at least one row a positive weight.",
     ),
+    "validation rows without weight": (
+        {"weightCol": "w", "validationIndicatorCol": "v"}, having(w="if(id < 5, 0, 1)", v="id < 5"),
+        "All rows marked for validation weigh 0; give at least one row a positive weight.",
+    ),
+    "weight beyond float32": (
+        {"weightCol": "w"}, having(w="if(id = 3, 1e300D, 1)"),
+        "Weights must be numbers that float32 holds, received 1e+300; scale or mend them.",
+    ),
     "validation of 2": (
         {"validationIndicatorCol": "v"}, having(v="id"),
         "validationIndicatorCol 'v' must be true or false, or 1 or 0, received ",

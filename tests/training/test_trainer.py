@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from sparkdl import Network, training
 from sparkdl.layers import Dense, Dropout, Flatten, Rescale, Tanh
 from sparkdl.network import named_arrays
-from sparkdl.training import Result, Training, meter
+from sparkdl.training import EarlyStopping, Result, Training, meter
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -217,6 +218,9 @@ NO_ROWS = (X[:0], LABELS[:0])
     [
         (NO_ROWS, {}, "There are no rows to train on; check the data"),
         ((X, LABELS, np.zeros(50)), {}, "All rows weigh 0; give at least one row a positive weight"),
+        ((X, LABELS, np.full(50, 1e-50)), {}, "All rows weigh 0; give at least one row a positive weight"),
+        ((X, LABELS, np.full(50, 1e39)), {}, "Weights must be numbers that float32 holds, received 1e[+]39; scale"),
+        ((X, LABELS), {"validation": (X, LABELS, np.zeros(50))}, "All validation rows weigh 0; give"),
         ((X, LABELS, -WEIGHTS), {}, "weights must be finite and at least 0"),
         ((X[:, :1], LABELS), {}, r"takes rows of shape \(2,\), received \(1,\); reshape"),
         ((X, LABELS[:9]), {}, "one entry a row, received 50, 9 and 50"),
@@ -232,6 +236,20 @@ NO_ROWS = (X[:0], LABELS[:0])
 def test_fit_says_what_is_wrong_with_the_rows(data: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         training.fit(NETWORK, data, **{"epochs": 1} | options)
+
+
+def test_labels_must_be_numbers_that_training_can_hold() -> None:
+    network, labels = Network([Dense(1)], input_shape=(2,)), np.where(np.arange(len(X)) == 7, 1e300, 1.0)
+    with pytest.raises(ValueError, match="Labels must be numbers that float32 holds, received 1e[+]300; scale"):
+        training.fit(network, (X, labels), loss="squared_error", epochs=1)
+    result = training.fit(network, (X, labels), loss="absolute_error", epochs=1, dtype="float64")
+    assert math.isfinite(result.history[0].loss)
+
+
+def test_an_epoch_cut_short_before_any_row_that_weighs_is_no_error() -> None:
+    weights, late = np.where(np.arange(50) < 40, 0.0, 1.0), EarlyStopping("loss", None, max_seconds=1e-9)
+    result = training.fit(NETWORK, (X, LABELS, weights), batch_size=10, shuffle=False, early_stopping=late)
+    assert result.stop_reason.startswith("max_seconds") and math.isnan(result.history[0].loss)
 
 
 def test_no_validation_rows_are_no_validation() -> None:
