@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlogy
 
-from sparkdl.specs import Spec, check_range
+from sparkdl.specs import Spec, check_range, derive_anew
 
 Array = jax.Array
 
@@ -32,8 +32,8 @@ class Loss(Spec):
              number of the row's class, 0, 1, ... of any dtype; classes beyond the outputs are the caller's to refuse
     weights  (batch,) sample weights; a row that weighs 0 contributes exactly 0
 
-    Subclasses write `losses`; `slopes` is derived from it unless written. t below stands for a row's targets and o for
-    its outputs.
+    Subclasses write `losses`; `slopes` is derived from it unless written, also where a class of a user's own overrides
+    the `losses` of a loss that has it. t below stands for a row's targets and o for its outputs.
     """
 
     takes_classes: ClassVar[bool] = False
@@ -41,6 +41,11 @@ class Loss(Spec):
     gives_probabilities: ClassVar[bool] = False  # whether `predict` does
     metric: ClassVar[str] = "mse"
     least_outputs: ClassVar[int] = 1
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if not cls.is_packaged():
+            derive_anew(cls, Loss, "losses", "slopes")
 
     def check(self, output_shape: tuple[int, ...]) -> None:
         """ValueError when a network whose rows come out with `output_shape` cannot be trained with this loss."""

@@ -101,8 +101,11 @@ class Network(Layer):
         for index, layer in enumerate(self.layers):
             try:
                 shapes.append(layer.output_shape(shapes[-1]))
-            except (ValueError, TypeError) as error:
+            except ValueError as error:
                 raise ValueError(f"Layer {index} ({type(layer).__name__}): {error}") from None
+            except Exception as error:  # of a user's own forward
+                kind = type(error).__name__
+                raise ValueError(f"Layer {index} ({type(layer).__name__}): {kind}: {error}") from error
         return shapes
 
     def output_shape(self, input_shape: Shape | None = None) -> Shape:

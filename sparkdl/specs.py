@@ -57,6 +57,11 @@ class Spec:
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
+        if "__init__" in cls.__dict__ and "__dataclass_fields__" not in cls.__dict__:  # @dataclass has not run yet
+            raise TypeError(
+                f"{cls.__qualname__} defines __init__, but JSON, which is how it travels, knows its fields only; "
+                "decorate it with @dataclass(frozen=True) and declare each option, as in 'k: float = 1.0'."
+            )
         registry[cls.type_name()] = cls
         cls.__repr__ = Spec.__repr__  # type: ignore[method-assign]  # else @dataclass writes one with every default
 
@@ -69,13 +74,32 @@ class Spec:
             object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
 
     @classmethod
+    def is_packaged(cls) -> bool:
+        """Whether the class is sparkdl's own."""
+        return cls.__module__.partition(".")[0] == "sparkdl"
+
+    @classmethod
     def type_name(cls) -> str:
         """The `type` in JSON: the bare class name for sparkdl's own classes, `module.Class` for anybody else's."""
-        own = cls.__module__.split(".")[0] == "sparkdl"
-        return cls.__qualname__ if own else f"{cls.__module__}.{cls.__qualname__}"
+        return cls.__qualname__ if cls.is_packaged() else f"{cls.__module__}.{cls.__qualname__}"
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON values: `type` and every field that differs from its default."""
+        """A dict of JSON values: `type` and every field that differs from its default.
+
+        Raises
+        ------
+        ValueError
+            A function made the class, and has since made another that JSON would take for it.
+        """
+        function, local, name = self.type_name().partition(".<locals>.")
+        known = registry.get(self.type_name())
+        if (
+            local and known is not type(self) and not hasattr(self, "__slots__")
+        ):  # which @dataclass makes a second class
+            raise ValueError(
+                f"{function}() has made another class {name!r} since that of {self!r}, and JSON, which is how "
+                "specs travel, cannot tell the two; make what differs a field of one class."
+            )
         result: dict[str, Any] = {"type": self.type_name()}
         for field in fields(self):
             if not _is_default(self, field):
@@ -147,6 +171,23 @@ class Spec:
                     except TypeError as error:
                         raise ValueError(f"{value!r} needs arguments: {error}; write {name}(...).") from None
         raise _unknown(cls, value)
+
+
+def overrides(cls: type, one: str, other: str) -> bool:
+    """Whether a class derived from the one that wrote the method `other` has written the method `one`."""
+    order = list(cls.__mro__)
+    return order.index(_writer(cls, one)) < order.index(_writer(cls, other))
+
+
+def derive_anew(cls: type, base: type, function: str, *derivatives: str) -> None:
+    """Give `cls` what `base` derives from a method, if it overrides that and not what was written for the old one."""
+    for name in derivatives:
+        if overrides(cls, function, name):
+            setattr(cls, name, vars(base)[name])
+
+
+def _writer(cls: type, name: str) -> type:
+    return next(kind for kind in cls.__mro__ if name in vars(kind))
 
 
 def check_range(spec: Spec, interval: str, *names: str) -> None:

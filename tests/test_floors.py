@@ -15,7 +15,7 @@ FLOORS = {
     **dict.fromkeys(["layers", "losses", "initializers", "optimizers", "schedules"], 0),
     **dict.fromkeys(["specs", "classes", "compiler", "decoding", "dtypes", "lazy"], 0),
     **dict.fromkeys(["datasets", "report", "evaluation"], 0),
-    **dict.fromkeys(["network", "graph", "transfer"], 1),
+    **dict.fromkeys(["network", "contract", "graph", "transfer"], 1),
     "training": 2,
     **dict.fromkeys(["spark", "quickstart"], 3),
 }

@@ -155,3 +155,37 @@ def test_names_offered_leave_out_bases_and_foreign_classes() -> None:
     offered = str(raised.value).split("choose one of ")[1].rstrip(".").split(", ")
     assert {"Zeros", "HeNormal", "Orthogonal"} <= set(offered)
     assert not {"VarianceScaling", "Initializer", "Shelf"} & set(offered)
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted(Layer):
+    gain: float = 1.0
+
+
+def scaled_by(factor: float) -> type[Layer]:
+    @dataclass(frozen=True)
+    class Scaled(Layer):
+        def forward(self, weights: Any, x: Any) -> Any:
+            return x * factor
+
+    return Scaled
+
+
+def test_a_spec_whose_class_was_made_anew_by_its_function_is_not_taken_for_the_new_one() -> None:
+    one = scaled_by(2.0)()
+    assert type(Spec.from_json(one.to_json())) is type(one)
+    other = scaled_by(3.0)()
+    assert type(Spec.from_json(other.to_json())) is type(other)
+    with pytest.raises(ValueError, match=r"scaled_by\(\) has made another class 'Scaled' .*make what differs a field"):
+        one.to_json()
+
+
+def test_options_that_json_would_lose_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Gained defines __init__, .*declare each option, as in 'k: float = 1.0'"):
+
+        class Gained(Layer):
+            def __init__(self, gain: float = 1.0) -> None:
+                super().__init__()
+                object.__setattr__(self, "gain", gain)
+
+    assert Spec.from_json(Slotted(2.0).to_json()) == Slotted(2.0)

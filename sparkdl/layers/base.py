@@ -14,7 +14,7 @@ import jax
 from jax import lax
 
 from sparkdl.initializers import HeNormal, Initializer, Zeros
-from sparkdl.specs import Spec
+from sparkdl.specs import Spec, derive_anew, overrides
 
 Array = jax.Array
 Shape = tuple[int, ...]  # of one row, without the batch axis
@@ -61,7 +61,8 @@ class Context:
 class Layer(Spec):
     """A layer's hyperparameters; its weights travel beside it as a dict of arrays.
 
-    A subclass with only `forward` already trains: `delta` and `gradient` are derived from it.
+    A subclass with only `forward` already trains: `delta` and `gradient` are derived from it, also where a class of a
+    user's own overrides the `forward` of a layer that has them.
 
     Parameters
     ----------
@@ -74,11 +75,29 @@ class Layer(Spec):
     name: str | None = field(default=None, kw_only=True)
     trainable: bool = field(default=True, kw_only=True)
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if not cls.is_packaged():
+            cls._derive_anew()
+
+    @classmethod
+    def _derive_anew(cls) -> None:
+        """Lest a class that overrides `forward` train by the derivatives of what it no longer computes."""
+        if vars(Layer)["train_forward"] is not cls.train_forward and overrides(cls, "forward", "train_forward"):
+            raise TypeError(
+                f"{cls.__qualname__} overrides forward, but it would train by the train_forward it inherits; "
+                "override train_forward and train_backward too."
+            )
+        derive_anew(cls, Layer, "forward", "delta", "gradient", "train_forward", "train_backward")
+
     def output_shape(self, input_shape: Shape) -> Shape:
         """Shape of one row of y for a row of shape `input_shape`; ValueError if such rows do not fit."""
         weights = jax.eval_shape(lambda key: self.init(key, input_shape), jax.ShapeDtypeStruct((2,), "uint32"))
         row = jax.ShapeDtypeStruct((1, *input_shape), "float32")
-        return tuple(jax.eval_shape(self.forward, weights, row).shape[1:])
+        y = jax.eval_shape(self.forward, weights, row)
+        if not isinstance(y, jax.ShapeDtypeStruct):
+            raise ValueError(f"forward must return an array, received {y!r}.")
+        return tuple(y.shape[1:])
 
     def multiply_adds(self, input_shape: Shape) -> int:
         """Multiplications (each with an addition) that `forward` spends on one row, where they dominate its cost."""
@@ -147,6 +166,16 @@ class StoringLayer(Layer):
     Subclasses write `forward_storing` and `delta_stored` (and `gradient_stored` if they have weights).
     """
 
+    @classmethod
+    def _derive_anew(cls) -> None:
+        if overrides(cls, "forward", "forward_storing"):
+            derive_anew(cls, Layer, "forward", "delta", "gradient", "train_forward", "train_backward")
+        elif overrides(cls, "forward_storing", "delta_stored"):
+            raise TypeError(
+                f"{cls.__qualname__} overrides forward_storing, but not the delta_stored that takes what it stores; "
+                "override both, or forward alone."
+            )
+
     def forward_storing(self, weights: Weights, x: Array) -> tuple[Array, Any]:
         """(y, stored)."""
         raise NotImplementedError
@@ -188,6 +217,11 @@ class RandomLayer(Layer):
     Subclasses write `forward`, `draw` and `forward_drawn`; `delta_drawn` and `gradient_drawn` are derived unless
     written. Every worker draws for its own rows.
     """
+
+    @classmethod
+    def _derive_anew(cls) -> None:
+        derive_anew(cls, Layer, "forward", "delta", "gradient")
+        derive_anew(cls, RandomLayer, "forward_drawn", "delta_drawn", "gradient_drawn")
 
     def draw(self, key: Array, shape: Shape, dtype: Any) -> Any:
         """Random numbers for rows x of this shape (with the batch axis) and dtype."""

@@ -67,7 +67,7 @@ def _foreign(value: Any) -> Iterator[tuple[str, type[Spec]]]:
         for item in value:
             yield from _foreign(item)
     if isinstance(value, Spec):
-        if type(value).__module__.partition(".")[0] != "sparkdl":
+        if not value.is_packaged():
             yield type(value).type_name(), type(value)
         for field in fields(value):
             yield from _foreign(getattr(value, field.name))

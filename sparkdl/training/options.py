@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparkdl.contract import check_layers, check_loss
 from sparkdl.dtypes import DTYPES
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import Network
@@ -82,7 +83,10 @@ class Training(Spec):
         check_range(self, "[0, inf)", "tol")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, received {self.dtype!r}.")
-        Loss.of(self.loss).check(self.network.output_shape())
+        loss, outputs = Loss.of(self.loss), self.network.output_shape()
+        loss.check(outputs)
+        check_loss(loss, outputs)
+        check_layers(self.network, self.network.input_shape or ())
         stopping = self.early_stopping
         if stopping and stopping.unit == "step" and not Exchange.of(self.exchange).agrees_after(stopping.every):
             raise ValueError(

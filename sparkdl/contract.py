@@ -1,0 +1,93 @@
+"""Whether layers and losses of a user's own give what training takes from them; found by tracing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from sparkdl.layers.base import Context, Layer, Shape
+from sparkdl.losses import Loss
+from sparkdl.network import Network, named_arrays
+
+ROWS = 7  # a number that is seldom the size of anything else
+KEY = jax.ShapeDtypeStruct((2,), "uint32")
+
+
+def check_layers(network: Network, input_shape: Shape, prefix: str = "") -> None:
+    """Refuse a layer of a user's own whose kernels fail, or give arrays of other shapes than their arguments have.
+
+    Raises
+    ------
+    ValueError
+        The message names the layer, the kernel, and the shapes expected and received.
+    """
+    shapes = network.shapes(input_shape)
+    for name, layer, before, after in zip(network.names, network.layers, shapes, shapes[1:], strict=False):
+        if isinstance(layer, Network):
+            check_layers(layer, before, f"{prefix}{name}/")
+        elif not layer.is_packaged():
+            _check_layer(f"Layer {prefix + name!r} ({type(layer).__name__})", layer, before, after)
+
+
+def _check_layer(subject: str, layer: Layer, before: Shape, after: Shape) -> None:
+    def step(key: Any, x: Any, row_weights: Any) -> dict[str, Any]:
+        weights, context = layer.init(key, before), Context(key, row_weights)
+        y, kept = layer.train_forward(weights, x, context)
+        dx, dweights = layer.train_backward(weights, x, y, y, kept, context, True)
+        found = {"weights": layer.learned(weights), "forward": layer.forward(weights, x), "training": y}
+        return found | {"delta": dx, "gradient": dweights}
+
+    found = _traced(subject, step, KEY, _floats(*before), _floats())
+    for kernel, given, row in (
+        ("forward", "forward", after),
+        ("forward", "training", after),
+        ("delta", "delta", before),
+    ):
+        _check_shape(f"{kernel} of {subject}", (ROWS, *row), found[given])
+    if not isinstance(found["gradient"], dict):
+        raise ValueError(f"gradient of {subject} must give a dict of arrays, received {found['gradient']!r}.")
+    gradient = dict(named_arrays(found["gradient"]))
+    for name, weight in named_arrays(found["weights"]):
+        _check_shape(f"gradient of {subject}", weight.shape, gradient.get(name), f" for its weight {name!r}")
+
+
+def check_loss(loss: Loss, output_shape: Shape) -> None:
+    """Refuse a loss of a user's own that fails, or does not give one number a row.
+
+    Raises
+    ------
+    ValueError
+        The message names the loss, the method, and the shapes expected and received.
+    """
+    if loss.is_packaged():
+        return
+    subject, rows = type(loss).__name__, _floats(*output_shape)
+    expected = {"losses": (ROWS,), "slopes": rows.shape, "metrics": (ROWS,), "predict": rows.shape}
+    calls = {"losses": (rows, rows), "slopes": (rows, rows), "metrics": (rows, rows), "predict": (rows,)}
+    for name, arguments in calls.items():
+        found = _traced(f"{name} of {subject}", getattr(loss, name), *arguments)
+        _check_shape(f"{name} of {subject}", expected[name], found)
+
+
+def _floats(*row: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((ROWS, *row), "float32")
+
+
+def _traced(subject: str, function: Any, *arguments: Any) -> Any:
+    try:
+        return jax.eval_shape(function, *arguments)
+    except Exception as error:
+        raise ValueError(
+            f"{subject} fails for {ROWS} rows: {type(error).__name__}: {error}; mend the class."
+        ) from error
+
+
+def _check_shape(subject: str, expected: Shape, found: Any, which: str = "") -> None:
+    shape = getattr(found, "shape", None)
+    if shape != expected:
+        received = "nothing" if found is None else repr(found) if shape is None else str(shape)
+        raise ValueError(
+            f"{subject} must give an array of shape {expected}{which} when it is given {ROWS} rows, "
+            f"received {received}; mend the class."
+        )

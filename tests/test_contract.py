@@ -1,0 +1,209 @@
+"""A user's own layers and losses: derived as they say, and refused before training where they break the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sparkdl import Network
+from sparkdl.layers import BatchNorm, Dense, Dropout, Layer, MaxPool, Relu
+from sparkdl.layers.base import Array, Context, RandomLayer, Shape, StoringLayer, Weights
+from sparkdl.losses import Loss, SquaredError
+from sparkdl.training import Training
+
+# Overriding only what a layer or a loss of sparkdl's computes
+
+
+@dataclass(frozen=True)
+class TenfoldDense(Dense):
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return 10 * super().forward(weights, x)
+
+
+@dataclass(frozen=True)
+class SiluAsRelu(Relu):
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return jax.nn.silu(x)
+
+
+@dataclass(frozen=True)
+class DoubledMaxPool(MaxPool):
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return 2 * super().forward(weights, x)
+
+
+@dataclass(frozen=True)
+class TenfoldError(SquaredError):
+    def losses(self, outputs: Array, targets: Array) -> Array:
+        return 10 * super().losses(outputs, targets)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"), [(TenfoldDense(2), (3,)), (SiluAsRelu(), (3,)), (DoubledMaxPool(2), (4, 4, 1))], ids=repr
+)
+def test_a_layer_that_overrides_forward_trains_by_the_derivatives_of_that(layer: Layer, shape: Shape) -> None:
+    random = np.random.default_rng(3)
+    weights = layer.init(jax.random.key(0), shape)
+    x = jnp.asarray(random.standard_normal((5, *shape)), "float32")
+    context = Context(jax.random.key(0), jnp.ones(5), factored=True)
+    y, kept = layer.train_forward(weights, x, context)
+    np.testing.assert_allclose(y, layer.forward(weights, x), rtol=1e-6)
+    dy = jnp.asarray(random.standard_normal(y.shape), "float32")
+    expected = jax.vjp(layer.forward, weights, x)[1](dy)
+    derived = layer.gradient(weights, x, y, dy), layer.delta(weights, x, y, dy)
+    trained = layer.train_backward(weights, x, y, dy, kept, context, True)[::-1]
+    for found in (derived, trained):
+        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5), found, expected)
+
+
+def test_a_loss_that_overrides_losses_has_the_slopes_of_that() -> None:
+    outputs, targets = jnp.asarray([[1.0], [3.0]]), jnp.zeros((2, 1))
+    np.testing.assert_allclose(TenfoldError().slopes(outputs, targets), [[20.0], [60.0]])
+
+
+def test_derivatives_of_ones_own_stay() -> None:
+    class Flipped(Relu):
+        def forward(self, weights: Weights, x: Array) -> Array:
+            return -x
+
+        def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+            return -dy
+
+    class Again(Flipped):
+        pass
+
+    class Fast(StoringLayer):
+        def forward(self, weights: Weights, x: Array) -> Array:
+            return x
+
+        def forward_storing(self, weights: Weights, x: Array) -> tuple[Array, Any]:
+            return x, None
+
+        def delta_stored(self, weights: Weights, x: Array, y: Array, dy: Array, stored: Any) -> Array:
+            return dy
+
+    assert Flipped.delta is Again.delta is Flipped.__dict__["delta"]
+    assert Fast.train_forward is StoringLayer.train_forward and Fast.delta is StoringLayer.delta
+
+
+def test_a_random_layer_that_infers_otherwise_trains_as_before() -> None:
+    class Halving(Dropout):
+        def forward(self, weights: Weights, x: Array) -> Array:
+            return x / 2
+
+    assert Halving.train_forward is RandomLayer.train_forward and Halving.delta_drawn is Dropout.delta_drawn
+
+    class Doubling(Dropout):
+        def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+            return 2 * super().forward_drawn(weights, x, drawn)
+
+    assert Doubling.delta_drawn is RandomLayer.__dict__["delta_drawn"]
+
+
+def test_a_layer_that_would_train_otherwise_than_it_infers_is_refused() -> None:
+    with pytest.raises(TypeError, match="Norm overrides forward, but it would train by the train_forward it inherits"):
+
+        class Norm(BatchNorm):
+            def forward(self, weights: Weights, x: Array) -> Array:
+                return x
+
+    with pytest.raises(TypeError, match="Pool overrides forward_storing, but not the delta_stored"):
+
+        class Pool(MaxPool):
+            def forward_storing(self, weights: Weights, x: Array) -> tuple[Array, Any]:
+                return x, None
+
+
+# What breaks the contract
+
+
+@dataclass(frozen=True)
+class Scale(Layer):
+    """y = g * x, broken as told."""
+
+    broken: str = ""
+
+    def init(self, key: Array, input_shape: Shape) -> Weights:
+        return {"g": jnp.ones(input_shape)}
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return (99,) if self.broken == "promise" else input_shape
+
+    def forward(self, weights: Weights, x: Array) -> Array:
+        if self.broken == "forward":
+            raise KeyError("gain")
+        return weights["g"][None] * x
+
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return dy.sum() if self.broken == "delta" else weights["g"][None] * dy
+
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        whole = x * dy
+        kinds = {"rows": {"g": whole}, "scalar": {"g": whole.sum()}, "name": {"h": whole.sum(axis=0)}, "none": None}
+        return kinds.get(self.broken, {"g": whole.sum(axis=0)})  # type: ignore[return-value]
+
+
+def training(layer: Layer | None = None, loss: Loss | str = "squared_error") -> Training:
+    inner = Network([layer or Relu(), Relu()], name="block")
+    return Training(Network([inner, Dense(3)], input_shape=(3,)), loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        ("promise", r"forward of Layer 'block/scale_0' \(Scale\) must give an array of shape \(7, 99\) .*\(7, 3\)"),
+        ("forward", r"Layer 'block/scale_0' \(Scale\) fails for 7 rows: KeyError: 'gain'; mend the class"),
+        ("delta", r"delta of Layer 'block/scale_0' .* of shape \(7, 3\) when it is given 7 rows, received \(\)"),
+        ("rows", r"gradient of .* of shape \(3,\) for its weight 'g' when it is given 7 rows, received \(7, 3\)"),
+        ("scalar", r"gradient of .* of shape \(3,\) for its weight 'g' when it is given 7 rows, received \(\)"),
+        ("name", r"gradient of .* of shape \(3,\) for its weight 'g' when it is given 7 rows, received nothing"),
+        ("none", r"gradient of Layer 'block/scale_0' \(Scale\) must give a dict of arrays, received None"),
+    ],
+)
+def test_kernels_that_fail_or_give_other_shapes_are_refused(broken: str, sentence: str) -> None:
+    training(Scale())
+    with pytest.raises(ValueError, match=sentence):
+        training(Scale(broken))
+
+
+def test_a_forward_without_return_is_named() -> None:
+    class Forgetful(Layer):
+        def forward(self, weights: Weights, x: Array) -> Array:  # type: ignore[empty-body]
+            x + 1
+
+    class Lost(Layer):
+        def forward(self, weights: Weights, x: Array) -> Array:
+            return weights["kernel"] * x
+
+    for layer, sentence in (
+        (Forgetful(), "forward must return an array, received None"),
+        (Lost(), "KeyError: 'kernel'"),
+    ):
+        with pytest.raises(ValueError, match=rf"Layer 0 \({type(layer).__name__}\): {sentence}"):
+            Network([layer], input_shape=(3,))
+
+
+LOSSES: dict[str, tuple[Callable[[Array, Array], Array], str]] = {
+    "mean": (lambda o, t: ((o - t) ** 2).mean(), r"must give an array of shape \(7,\) .*received \(\)"),
+    "outputs": (lambda o, t: (o - t) ** 2, r"must give an array of shape \(7,\) .*received \(7, 3\)"),
+    "misfit": (lambda o, t: o @ t, r"fails for 7 rows: TypeError: "),
+}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_a_loss_must_give_one_number_a_row(kind: str) -> None:
+    function, sentence = LOSSES[kind]
+
+    @dataclass(frozen=True)
+    class Own(Loss):
+        def losses(self, outputs: Array, targets: Array) -> Array:
+            return function(outputs, targets)
+
+    with pytest.raises(ValueError, match=f"losses of Own {sentence}"):
+        training(loss=Own())
