@@ -97,7 +97,8 @@ class RowScoring(DeepParams, Saved):
         if handle == "skip":
             result = result.where(valid)
         for name in vectors:
-            vector = array_to_vector(outputs[name])
+            # Spark casts by itself, but not after an operator of a stream that keeps state.
+            vector = array_to_vector(outputs[name].cast("array<double>"))
             outputs[name] = F.when(valid, vector) if handle == "keep" else vector
         return result.withColumns(outputs).drop(struct)
 
