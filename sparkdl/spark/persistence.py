@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -40,14 +41,17 @@ class StageWriter(MLWriter):
         super().__init__()
         self.instance = instance
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Save the stage at `path`, which must be empty or not there unless `overwrite()` was called.
 
         Raises
         ------
         FileExistsError
             There are files.
+        ValueError
+            The path holds what Spark takes for a pattern: brackets, braces or a backslash.
         """
+        path = _plain(path)
         # Not by MLWriter: on Spark Connect, its overwrite needs a JVM that is not there (SPARK-55452).
         if self.shouldOverwrite:
             _clear(self.sparkSession, path)
@@ -86,7 +90,7 @@ class StageReader(MLReader[Stage]):
         super().__init__()
         self.cls = cls
 
-    def load(self, path: str) -> Stage:
+    def load(self, path: str | os.PathLike[str]) -> Stage:
         """The stage saved at `path`.
 
         Raises
@@ -94,9 +98,10 @@ class StageReader(MLReader[Stage]):
         FileNotFoundError
             There is no saved stage.
         ValueError
-            The directory holds another class, is of a newer format, or is damaged; the message says which.
+            The directory holds another class, is of a newer format, or is damaged, or the path is none that `save`
+            takes; the message says which.
         """
-        session = self.sparkSession
+        session, path = self.sparkSession, _plain(path)
         metadata = _metadata(session, path)
         found, expected = metadata["class"], _class_name(self.cls)
         if found != expected:
@@ -144,12 +149,22 @@ def read_weights(path: str, session: SparkSession) -> Weights:
     ValueError
         The directory holds something else, is of a newer format, or is damaged; the message says which.
     """
+    path = _plain(path)
     metadata = _metadata(session, path)
     kind = metadata["class"]
     if not kind.startswith("sparkdl.") or "weightsDigest" not in metadata:
         raise ValueError(f"{path} holds a {_short(kind)} without weights of its own; name a saved DeepModel.")
     _check(path, metadata)
     return _weights(session, path, metadata)
+
+
+def _plain(path: str | os.PathLike[str]) -> str:
+    """The path as text; ValueError if Spark would take it for a pattern of other paths."""
+    text = os.fspath(path)
+    found = sorted(set(text) & set("[]{}\\*?"))
+    if found:
+        raise ValueError(f"path must not hold {' '.join(found)}, which Spark reads as a pattern, received {text!r}.")
+    return text
 
 
 def _class_name(cls: type[Any]) -> str:
@@ -197,7 +212,9 @@ def _metadata(session: SparkSession, path: str) -> dict[str, Any]:
     with _explained(path):
         found = _contents(session, f"{path}/metadata", "part-*", METADATA_BYTES)
     if not found:
-        raise FileNotFoundError(f"{path} holds no saved stage, as there is no {path}/metadata; check the path.")
+        raise FileNotFoundError(
+            f"{path} holds no saved stage, as there is no {path}/metadata with content; check the path."
+        )
     with _explained(path):
         if len(found) > 1:
             raise ValueError(f"there are {len(found)} files of metadata.")
@@ -247,7 +264,7 @@ def _tables(session: SparkSession, folder: str, digests: dict[str, str] | None) 
             raise ValueError(f"{name!r} is no name of a file of weights.")
         content = b"".join(_contents(session, f"{folder}/{name}", "*"))
         if digests is not None and hashlib.sha256(content).hexdigest() != digests[name]:
-            raise ValueError(f"file weights/{name} is {'not as it was saved' if content else 'missing'}.")
+            raise ValueError(f"file weights/{name} is {'not as it was saved' if content else 'missing or empty'}.")
         yield parquet.ParquetFile(pa.BufferReader(content)).read()
 
 

@@ -65,7 +65,7 @@ class _Job:
         self.indices = indices
         self._stages, self._dataset = stages, dataset
         self._models: dict[int, Any] | None = None
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
         self._lock = threading.Lock()
 
     def model(self, index: int) -> Any:
@@ -76,7 +76,7 @@ class _Job:
             if self._models is None:
                 try:
                     fitted = self._stages[0]._fit_all(self._stages, self._dataset)
-                except BaseException as error:
+                except Exception as error:  # an interrupted fit may be asked for again
                     self._error = error
                     raise
                 self._models = dict(zip(self.indices, fitted, strict=True))

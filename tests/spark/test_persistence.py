@@ -124,6 +124,19 @@ def test_an_empty_folder_may_be_saved_to(spark: SparkSession, tmp_path: Path) ->
     assert same_bits(arrays(DeepClassificationModel.load(str(tmp_path))), arrays(model))
 
 
+def test_a_path_may_be_an_object_and_is_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    model = a_model()
+    model.save(tmp_path / "a saved, model")
+    assert same_bits(arrays(DeepClassificationModel.load(tmp_path / "a saved, model")), arrays(model))
+    for name in ("of[1]", "of{1}", "of\\1", "of*"):
+        for attempt in (model.save, model.write().overwrite().save, DeepClassificationModel.load):
+            with pytest.raises(ValueError, match="path must not hold .*, which Spark reads as a pattern, received '/"):
+                attempt(tmp_path / name)
+    assert [found.name for found in tmp_path.iterdir()] == ["a saved, model"]
+    with pytest.raises(TypeError, match="NoneType"):
+        model.save(None)
+
+
 def test_any_hadoop_file_system_will_do(spark: SparkSession, tmp_path: Path) -> None:
     context = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[union-attr]
     context.set("fs.viewfs.mounttable.sparkdl.link./models", tmp_path.as_uri())
@@ -235,7 +248,7 @@ def test_damage_is_found(saved: Path) -> None:
         weights.write_bytes(damaged)
         assert f"file weights/{weights.name} is not as it was saved; save the stage again" in loading(saved)
     weights.unlink()
-    assert f"file weights/{weights.name} is missing" in loading(saved)
+    assert f"file weights/{weights.name} is missing or empty" in loading(saved)
     (metadata,) = (saved / "metadata").glob("part-*")
     text = metadata.read_text()
     metadata.write_text(text.replace('"batchSize": 8', '"batchSize": 9'))

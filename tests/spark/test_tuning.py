@@ -92,6 +92,19 @@ def test_what_is_wrong_with_one_map_is_said_for_all_that_share_its_job(rows: Dat
             next(iterator)
 
 
+def test_a_fit_that_was_interrupted_may_be_asked_for_again(rows: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    estimator = DeepClassifier(network=NETWORK, maxIter=0)
+    iterator = estimator.fitMultiple(rows, [{estimator.stepSize: 0.1}, {estimator.stepSize: 0.2}])
+    with monkeypatch.context() as patch:
+        patch.setattr(DeepClassifier, "_fit_all", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+    assert [index for index, _ in iterator] == [1]
+
+
 def test_a_network_for_other_rows_is_refused_alone(rows: DataFrame) -> None:
     estimator = DeepClassifier(network=NETWORK, maxIter=0)
     iterator = estimator.fitMultiple(rows, [{estimator.network: WIDE}, {}])
