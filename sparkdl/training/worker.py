@@ -14,6 +14,7 @@ import shutil
 import sys
 import threading
 import time
+import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -101,7 +102,7 @@ def run(job: Job, events: Events) -> None:
             shutdown_timeout_seconds=30,
             coordinator_bind_address=job.coordinator,
         )
-    devices = [min(part, key=lambda device: device.id) for part in _by_process(jax.devices())]  # a worker drives one
+    devices = [min(part, key=lambda device: device.id) for part in _by_process(_devices())]  # a worker drives one
     mesh = Mesh(np.array(devices), (WORKERS,))
     if world > 1 and mesh.devices.flat[0].platform == "cpu":
         meet(mesh)  # gloo opens its connections
@@ -151,6 +152,19 @@ def _initial(path: Path) -> dict[str, Any] | None:
         return nested_weights(dict(arrays))
 
 
+def _devices() -> list[Any]:
+    import jax
+
+    try:
+        return jax.devices()
+    except Exception as error:
+        platform = os.environ.get("JAX_PLATFORMS") or "any"
+        raise RuntimeError(
+            f"JAX finds no device of the platform {platform!r} here ({type(error).__name__}: {error}); install "
+            "sparkdl[gpu] and the GPU's driver on every machine, or set deviceType to 'cpu'."
+        ) from error
+
+
 def _by_process(devices: list[Any]) -> list[list[Any]]:
     ranks = sorted({device.process_index for device in devices})
     return [[device for device in devices if device.process_index == rank] for rank in ranks]
@@ -172,11 +186,9 @@ def main(directory: str) -> None:
         threading.Thread(target=_end_with_parent, args=(directory,), daemon=True).start()
         run(Job(**json.loads(line)), events)
     except BaseException as error:
-        import traceback
-
         traceback.print_exc()
         sys.stderr.flush()
-        events.send("error", type=type(error).__name__, message=str(error))
+        events.send("error", type=_kind(error), message=str(error))
     threading.Event().wait()  # for the parent, which ends this process, or for its death, after which we clean up
 
 
@@ -184,6 +196,13 @@ def call_process(name: str) -> None:
     """Give this process the name that Linux's `ps` and `top` are to show, of at most 15 characters."""
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(name)
+
+
+def _kind(error: BaseException) -> str:
+    """Name of the exception's class; a ValueError of sparkdl's tells users all there is to know, others' do not."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    own = frame.f_globals.get("__name__", "").partition(".")[0] == "sparkdl"
+    return type(error).__name__ if own or type(error) is not ValueError else "ValueError of a class or library"
 
 
 def _beat(events: Events) -> None:

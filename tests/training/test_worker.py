@@ -29,7 +29,7 @@ from sparkdl.training.batches import Rows, ShardWriter, open_shard
 from sparkdl.training.child import Child, WorkerError
 from sparkdl.training.exchange import WORKERS
 from sparkdl.training.loop import Share, train
-from sparkdl.training.worker import TRAINING, VALIDATION, WEIGHTS, Job
+from sparkdl.training.worker import INITIAL, TRAINING, VALIDATION, WEIGHTS, Job
 
 PATH = os.pathsep.join(path for path in sys.path if path)
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "PJRT_NPROC": "1", "PYTHONPATH": PATH}
@@ -127,12 +127,21 @@ def test_two_processes_train_as_one_with_two_devices(rows: tuple[int, ...], tmp_
     [
         ("layer", "ValueError", "received 'Hologram'; choose one of .*BatchNorm"),
         ("shard", "FileNotFoundError", TRAINING),
+        ("initial weights", "ValueError of a class or library", "The last it printed:\n(.*\n)*.*numpy"),
+        ("device", "RuntimeError", "no device of the platform 'cuda' here .*set deviceType to 'cpu'"),
     ],
 )
-def test_a_failure_is_told_in_the_words_of_the_worker(flaw: str, kind: str, message: str, tmp_path: Path) -> None:
+def test_a_failure_is_told_in_the_words_of_the_worker(
+    flaw: str, kind: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with jobs(tmp_path, SHORT, (8,), (0,)) as (job,):
         if flaw == "layer":
             job.trainings[0]["network"]["layers"][1]["type"] = "Hologram"
+        elif flaw == "device":
+            monkeypatch.setitem(ENVIRONMENT, "JAX_PLATFORMS", "cuda")
+            monkeypatch.setitem(ENVIRONMENT, "CUDA_VISIBLE_DEVICES", "")
+        elif flaw == "initial weights":
+            Path(job.directory, INITIAL.format(0)).write_bytes(b"nonsense")
         else:
             Path(job.directory, TRAINING).unlink()
         started = time.monotonic()
