@@ -33,6 +33,8 @@ def check_layers(network: Network, input_shape: Shape, prefix: str = "") -> None
 def _check_layer(subject: str, layer: Layer, before: Shape, after: Shape) -> None:
     def step(key: Any, x: Any, row_weights: Any) -> dict[str, Any]:
         weights, context = layer.init(key, before), Context(key, row_weights)
+        if not isinstance(weights, dict):
+            raise TypeError(f"init must give a dict of arrays by name, received {weights!r}")
         y, kept = layer.train_forward(weights, x, context)
         dx, dweights = layer.train_backward(weights, x, y, y, kept, context, True)
         found = {"weights": layer.learned(weights), "forward": layer.forward(weights, x), "training": y}

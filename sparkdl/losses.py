@@ -85,7 +85,7 @@ class Loss(Spec):
             if len(wrong):
                 raise ValueError(
                     f"Labels must be whole numbers from 0 to {count - 1}, since the network has {count} outputs, "
-                    f"received {wrong[0]:g}; index the classes, or end the network in one output a class."
+                    f"received {wrong[0]:.15g}; index the classes, or end the network in one output a class."
                 )
             return labels.astype(np.int32)
         labels = labels[:, None] if labels.ndim == 1 else labels
@@ -98,7 +98,7 @@ class Loss(Spec):
         wrong = labels[(labels < least) | (labels > most)]
         if len(wrong):
             raise ValueError(
-                f"Labels of {type(self).__name__} must be between {least:g} and {most:g}, received {wrong[0]:g}; "
+                f"Labels of {type(self).__name__} must be between {least:g} and {most:g}, received {wrong[0]:.15g}; "
                 "scale or map them."
             )
         return labels.astype(np.float64)

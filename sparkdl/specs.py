@@ -30,12 +30,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _encoded(value: Any) -> Any:
+def _encoded(value: Any, of: str) -> Any:
     if isinstance(value, Spec):
         return value.to_json()
-    if isinstance(value, tuple):
-        return [_encoded(item) for item in value]
-    return value
+    if isinstance(value, (list, tuple)):
+        return [_encoded(item, of) for item in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise ValueError(
+        f"{of} must be a number, a string, another spec, or a tuple of such, for JSON to hold it, "
+        f"received {type(value).__name__} {value!r}; make what is none of these of them in a method."
+    )
 
 
 def _decoded(value: Any) -> Any:
@@ -103,7 +108,7 @@ class Spec:
         result: dict[str, Any] = {"type": self.type_name()}
         for field in fields(self):
             if not _is_default(self, field):
-                result[field.name] = _encoded(getattr(self, field.name))
+                result[field.name] = _encoded(getattr(self, field.name), f"{field.name} of {type(self).__name__}")
         return result
 
     @classmethod

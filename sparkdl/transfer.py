@@ -104,7 +104,8 @@ def shared_layers(expected: Weights, initial: Weights) -> list[str]:
             want, have = wanted.get(array, "nothing"), given.get(array, "nothing")
             if want != have:
                 raise ValueError(
-                    f"Layer {name!r}: the network has {want} as its {array}, the initial weights have {have}; "
+                    f"Layer {name!r}: the network has {want} as its {array or 'array'}, "
+                    f"the initial weights have {have}; "
                     "to start the layer afresh give it a name of its own, as in Dense(3, name='head')."
                 )
     return shared

@@ -130,6 +130,8 @@ class Scale(Layer):
     broken: str = ""
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
+        if self.broken == "init":
+            return jnp.ones(input_shape)  # type: ignore[return-value]
         return {"g": jnp.ones(input_shape)}
 
     def output_shape(self, input_shape: Shape) -> Shape:
@@ -157,6 +159,7 @@ def training(layer: Layer | None = None, loss: Loss | str = "squared_error") -> 
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
+        ("init", r"Layer 'block/scale_0' .* fails .*init must give a dict of arrays by name, received "),
         ("promise", r"forward of Layer 'block/scale_0' \(Scale\) must give an array of shape \(7, 99\) .*\(7, 3\)"),
         ("forward", r"Layer 'block/scale_0' \(Scale\) fails for 7 rows: KeyError: 'gain'; mend the class"),
         ("delta", r"delta of Layer 'block/scale_0' .* of shape \(7, 3\) when it is given 7 rows, received \(\)"),

@@ -180,6 +180,12 @@ def test_a_spec_whose_class_was_made_anew_by_its_function_is_not_taken_for_the_n
         one.to_json()
 
 
+@pytest.mark.parametrize("value", [np.ones(2), len, {1, 2}, {"a": 1}, (1, (2, b"3"))], ids=repr)
+def test_options_that_json_cannot_hold_are_named(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"depth of Shelf must be a number, a string, .*received \w+ .*in a method"):
+        Shelf((1,), depth=value).to_json()
+
+
 def test_options_that_json_would_lose_are_refused() -> None:
     with pytest.raises(TypeError, match=r"Gained defines __init__, .*declare each option, as in 'k: float = 1.0'"):
 

@@ -25,7 +25,7 @@ from sparkdl.spark.scoring import Outputs, RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.spark.tuning import shared_fits
 from sparkdl.spark.warm_start import WarmStart
-from sparkdl.training.options import Training
+from sparkdl.training.options import MOST_ROWS, MOST_SEED, Training
 
 
 class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
@@ -236,10 +236,11 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         network = self.getNetwork()
         if network.input_shape is None:
             raise ValueError("input_shape of Network is not set; write Network(layers, input_shape=...).")
-        for name, least in (("maxIter", 0), ("batchSize", 1), ("seed", 0)):
+        for name, least, most in (("maxIter", 0, math.inf), ("batchSize", 1, MOST_ROWS), ("seed", 0, MOST_SEED)):
             value = self.getOrDefault(name)
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, received {value}.")
+            if not least <= value <= most:
+                bound = f" and at most {most}" if value > most else ""
+                raise ValueError(f"{name} must be at least {least}{bound}, received {value}.")
         network.check_paths(self.getActivationCols())
         if not 0 < self.getStepSize() < math.inf:
             raise ValueError(f"stepSize must be a finite number above 0, received {self.getStepSize()}.")

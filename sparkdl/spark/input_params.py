@@ -74,7 +74,7 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
 
     def setFeaturesCols(self, value: Sequence[str]) -> Self:
         """Set the columns that together are the features; [] goes back to featuresCol."""
-        return self._set(featuresCols=list(value))
+        return self._set(featuresCols=value if isinstance(value, str) else list(value))
 
     def setBinaryFormat(self, value: str) -> Self:
         """Set what a binary features column holds."""

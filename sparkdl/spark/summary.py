@@ -20,7 +20,7 @@ class TrainingSummary:
     history : list of Epoch
         Loss, metric, validation loss and metric, rows and seconds of every epoch.
     metric : str
-        What the metric is: "accuracy" or "mse".
+        What the metric is: "accuracy", "mse", or another that the loss names.
     workers : list of dict
         For every worker: rank, host, device, rows.
     timings : dict of str to float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from sparkdl.contract import check_layers, check_loss
@@ -15,6 +16,9 @@ from sparkdl.training.checkpoints import Checkpoints
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.logs import Logs
 from sparkdl.training.stopping import EarlyStopping
+
+MOST_ROWS = 2**31 - 1  # of a batch
+MOST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,11 @@ class Training(Spec):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, kind.of(value))
-        for name, least in (("epochs", 0), ("batch_size", 1), ("seed", 0)):
+        for name, least, most in (("epochs", 0, math.inf), ("batch_size", 1, MOST_ROWS), ("seed", 0, MOST_SEED)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, received {value!r}.")
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                bound = f" and at most {most}" if isinstance(value, int) and value > most else ""
+                raise ValueError(f"{name} must be an integer of at least {least}{bound}, received {value!r}.")
         check_range(self, "(0, inf)", "step_size")
         check_range(self, "[0, inf)", "tol")
         if self.dtype not in DTYPES:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -79,7 +81,9 @@ def fit(
             raise ValueError(f"devices must be between 1 and the {len(available)} there are, received {devices}.")
         mesh = Mesh(np.array(available[:devices]), (WORKERS,))
         lengths = [tuple(len(shard) for shard in part) for part in (shards, held_out)]
-        return train(plan, Share(shards, lengths[0], 0), Share(held_out, lengths[1], 0), mesh, report, initial)
+        began = time.perf_counter()
+        result = train(plan, Share(shards, lengths[0], 0), Share(held_out, lengths[1], 0), mesh, report, initial)
+        return replace(result, seconds=time.perf_counter() - began)
 
 
 def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = "rows") -> list[Shard]:
