@@ -230,15 +230,16 @@ def _leaves(column: pa.Array, rows: Array | None, width: int, status: Array, dty
     def mark(which: Any, kind: int) -> None:
         status[which if rows is None else rows[which]] = kind
 
+    shape = len(status if rows is None else rows), width
     nulls = None
     if column.null_count:
-        nulls = _nulls(column).reshape(-1, width).any(axis=1)
+        nulls = _nulls(column).reshape(shape).any(axis=1)
         column = column.fill_null(False if pa.types.is_boolean(column.type) else 0)
     values = column.to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype.itemsize == 8 and values.dtype.kind in "iu":  # rounded twice, as the values of a Vector are
             values = values.astype(np.float64)
-        values = values.astype(dtype, copy=False).reshape(-1, width)
+        values = values.astype(dtype, copy=False).reshape(shape)
         if not np.isfinite(values.sum()):  # which one that is not finite cannot leave finite
             mark(np.isinf(values).any(axis=1), INFINITY)
             mark(np.isnan(values).any(axis=1), NAN)

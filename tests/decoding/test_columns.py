@@ -48,6 +48,7 @@ FORMS = {
     "Vectors of both kinds": (VECTOR, [(sparse, dense)[at % 2](row) for at, row in enumerate(VALUES)]),
 }
 SQUARE = Layout(("x",), (2, 2), "float32")
+PAIR = Layout(("a", "b"), (2,), "float32", "featuresCols")
 
 
 def statuses(decoded: Decoded) -> list[str]:
@@ -79,6 +80,14 @@ def test_values_of_several_columns_follow_one_another() -> None:
     moved = [pa.array([[1.0], [1.0, 2.0]]), pa.array([[2.0, 3.0, 4.0], [3.0, 4.0]])]
     with pytest.raises(ValueError, match="as many values in every row, received rows of 1 \\+ 3 and of 2 \\+ 2"):
         decode_features(moved, Layout(("a", "b"), (4,), "float64", "featuresCols"))
+
+
+@pytest.mark.parametrize(
+    "empty", [pa.array([[], []], pa.list_(pa.float64())), pa.array([dense([]), sparse([])], VECTOR)]
+)
+def test_a_column_of_empty_rows_adds_nothing_to_the_others(empty: pa.Array) -> None:
+    decoded = decode_features([pa.array([[1.0, 2.0], [3.0, 4.0]]), empty], PAIR)
+    assert (decoded.values.tolist(), statuses(decoded)) == ([[1, 2], [3, 4]], ["valid"] * 2)
 
 
 @pytest.mark.parametrize(
