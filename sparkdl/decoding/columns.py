@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkdl.decoding.images import decode_bytes, decode_images
-from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded, Layout
+from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded, Layout, first_status
 
 
 def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
@@ -85,36 +85,49 @@ def _one(column: pa.Array, layout: Layout) -> Decoded:
 
 def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     """(n, width): the values of several columns, one after another."""
-    subjects = [f"{layout.param} {name!r}" for name in layout.names]
     widths = np.stack([_widths(column) for column in columns], axis=1)
-    misfits = (widths.sum(axis=1) != layout.width) & (widths >= 0).all(axis=1)
-    fits = np.flatnonzero((widths >= 0).all(axis=1) & ~misfits)
-    split = tuple(widths[fits[0]].tolist()) if len(fits) else (layout.width,) * len(columns)
-    other = fits[(widths[fits] != split).any(axis=1)]
-    if len(other):
-        raise ValueError(split_error(layout, {split, tuple(widths[other[0]].tolist())}))
-    parts = [
-        _numbers(column, subject, (width,), layout.dtype, "")
-        for column, subject, width in zip(columns, subjects, split, strict=True)
-    ]
-    status = np.where(misfits, WIDTH, 0).astype(np.uint8)
-    for part in parts:
-        status = np.where(status != VALID, status, part.status)
+    status = np.where(widths.sum(axis=1) == layout.width, VALID, WIDTH).astype(np.uint8)
+    status[(widths < 0).any(axis=1)] = NULL
+    whole = status == VALID
+    splits = {tuple(split) for split in distinct(widths[whole]).tolist()}
+    if len(splits) > 1:
+        raise ValueError(split_error(layout, splits))
+    values = np.zeros((len(status), layout.width), layout.dtype)
+
+    def parts(rows: Array, split: Sequence[int]) -> list[Decoded]:
+        return [
+            _numbers(
+                column if rows.all() else column.filter(pa.array(rows)),
+                f"{layout.param} {name!r}",
+                (max(width, 0),),
+                layout.dtype,
+                f"hold {width} values",
+            )
+            for column, name, width in zip(columns, layout.names, split, strict=True)
+        ]
+
+    for split in splits:
+        found = parts(whole, split)
+        values[whole] = np.concatenate([part.values.reshape(len(part.status), -1) for part in found], axis=1)
+        status[whole] = first_status(found)
+    values[status != VALID] = 0
 
     def problem(row: int) -> str:
-        if misfits[row]:
+        if status[row] == WIDTH and widths[row].sum() != layout.width:
             received = " + ".join(map(str, widths[row]))
             return (
                 f"{layout.param} {', '.join(layout.names)} must hold {layout.width} values a row {layout.purpose}, "
                 f"received a row of {received}"
             )
-        return next(part for part in parts if part.status[row]).problem(row)
+        found = parts(np.arange(len(status)) == row, widths[row])
+        return next(part for part in found if part.status[0] == status[row]).problem(0)
 
-    if not len(fits):
-        return Decoded(np.zeros((len(status), layout.width), layout.dtype), status, problem)
-    values = np.concatenate([part.values.reshape(len(status), -1) for part in parts], axis=1)
-    values[status != VALID] = 0
-    return Decoded(values, status, problem, split)
+    return Decoded(values, status, problem, next(iter(splits), ()))
+
+
+def distinct(rows: Array) -> Array:
+    """The rows of a matrix that differ; in no time where all are equal."""
+    return rows[:1] if (rows == rows[:1]).all() else np.unique(rows, axis=0)
 
 
 def split_error(layout: Layout, splits: set[tuple[int, ...]]) -> str:

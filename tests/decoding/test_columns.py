@@ -90,6 +90,16 @@ def test_a_column_of_empty_rows_adds_nothing_to_the_others(empty: pa.Array) -> N
     assert (decoded.values.tolist(), statuses(decoded)) == ([[1, 2], [3, 4]], ["valid"] * 2)
 
 
+def test_a_null_in_one_of_several_columns_is_null_whatever_the_other_rows_are() -> None:
+    layout = Layout(("a", "b"), (3,), "float32", "featuresCols")
+    columns = [pa.array([[1.0], [NAN, 2.0], None, [5.0]]), pa.array([[2.0, 3.0], None, [1.0], [4.0]])]
+    expected = ["valid", "null", "null", "wrong width"]
+    assert statuses(decode_features(columns, layout)) == expected
+    alone = [decode_features([column[row : row + 1] for column in columns], layout) for row in range(4)]
+    assert [statuses(each)[0] for each in alone] == expected
+    assert [each.problem(0) for each in alone[1:3]] == ["featuresCols 'b' holds null", "featuresCols 'a' holds null"]
+
+
 @pytest.mark.parametrize(
     "column, expected",
     [
