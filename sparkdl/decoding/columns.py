@@ -6,7 +6,7 @@ Decoders never refuse a row: they say which rows cannot be used and why, and put
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkdl.decoding.images import decode_bytes, decode_images
-from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded, Layout, first_status
+from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded, Layout
 
 
 def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
@@ -23,7 +23,7 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     Raises
     ------
     ValueError
-        Several columns give their values in other shares in one row than in another, or Pillow is missing.
+        A column is of a type that holds no features, or Pillow is missing.
     """
     decoded = _joined(columns, layout) if layout.param == "featuresCols" else _one(columns[0], layout)
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
@@ -89,27 +89,19 @@ def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     status = np.where(widths.sum(axis=1) == layout.width, VALID, WIDTH).astype(np.uint8)
     status[(widths < 0).any(axis=1)] = NULL
     whole = status == VALID
-    splits = {tuple(split) for split in distinct(widths[whole]).tolist()}
-    if len(splits) > 1:
-        raise ValueError(split_error(layout, splits))
     values = np.zeros((len(status), layout.width), layout.dtype)
 
-    def parts(rows: Array, split: Sequence[int]) -> list[Decoded]:
-        return [
-            _numbers(
-                column if rows.all() else column.filter(pa.array(rows)),
-                f"{layout.param} {name!r}",
-                (max(width, 0),),
-                layout.dtype,
-                f"hold {width} values",
-            )
-            for column, name, width in zip(columns, layout.names, split, strict=True)
-        ]
+    def parts(rows: Array, split: Array) -> Iterator[Decoded]:
+        for column, name, width in zip(columns, layout.names, np.maximum(split, 0).tolist(), strict=True):
+            chosen = column if rows.all() else column.filter(pa.array(rows))
+            yield _numbers(chosen, f"{layout.param} {name!r}", (width,), layout.dtype, f"hold {width} values")
 
-    for split in splits:
-        found = parts(whole, split)
-        values[whole] = np.concatenate([part.values.reshape(len(part.status), -1) for part in found], axis=1)
-        status[whole] = first_status(found)
+    for split in distinct(widths[whole]):
+        rows = whole & (widths == split).all(axis=1)
+        chosen = slice(None) if rows.all() else rows
+        for part, first, width in zip(parts(rows, split), np.cumsum(split) - split, split, strict=True):
+            values[chosen, first : first + width] = part.values.reshape(len(part.status), -1)
+            status[rows] = np.where(status[rows] != VALID, status[rows], part.status)
     values[status != VALID] = 0
 
     def problem(row: int) -> str:
@@ -119,10 +111,10 @@ def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
                 f"{layout.param} {', '.join(layout.names)} must hold {layout.width} values a row {layout.purpose}, "
                 f"received a row of {received}"
             )
-        found = parts(np.arange(len(status)) == row, widths[row])
-        return next(part for part in found if part.status[0] == status[row]).problem(0)
+        alone = parts(np.arange(len(status)) == row, widths[row])
+        return next(part for part in alone if part.status[0] == status[row]).problem(0)
 
-    return Decoded(values, status, problem, next(iter(splits), ()))
+    return Decoded(values, status, problem, widths)
 
 
 def distinct(rows: Array) -> Array:
@@ -131,7 +123,7 @@ def distinct(rows: Array) -> Array:
 
 
 def split_error(layout: Layout, splits: set[tuple[int, ...]]) -> str:
-    """The sentence for columns whose widths differ from row to row."""
+    """The sentence for a fit on columns whose widths differ from row to row."""
     one, other = (" + ".join(map(str, split)) for split in sorted(splits)[:2])
     return (
         f"{layout.param} {', '.join(layout.names)} must each hold as many values in every row, received rows of {one} "

@@ -89,14 +89,14 @@ class Decoded(NamedTuple):
         For every row an index into `KINDS`.
     problem : callable
         What is wrong with row i, as the beginning of a sentence.
-    split : tuple of int
-        Of several columns: the values that each gives.
+    widths : array (n, columns) or None
+        Of several columns: the values that each holds in a row; -1 for null.
     """
 
     values: Array
     status: Array
     problem: Callable[[int], str]
-    split: tuple[int, ...] = ()
+    widths: Array | None = None
 
 
 def first_status(parts: Sequence[Decoded]) -> Array:

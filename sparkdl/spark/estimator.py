@@ -139,7 +139,9 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
         Labels are numeric or boolean, or array<numeric> or Vector for several outputs.
     featuresCols : list of str, optional
-        Numeric, array and Vector columns that together, in this order, are the features; instead of featuresCol.
+        Numeric, array and Vector columns whose values together, in this order, are the features; instead of
+        featuresCol. In a fit, each column must hold as many values in every row. A model remembers no such widths: it
+        scores every row whose values add up to what the network takes.
     binaryFormat : str, default "auto"
         What a binary features column holds: "raw" bytes, an "image" file, or "auto": a row is taken for a file if it
         starts like one and, where it has exactly as many bytes as the network takes values, also ends like one.

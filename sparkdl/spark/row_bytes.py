@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights, split_error
+from sparkdl.decoding.columns import (
+    decode_features,
+    decode_flags,
+    decode_labels,
+    decode_weights,
+    distinct,
+    split_error,
+)
 from sparkdl.decoding.layout import KINDS, VALID, Array, Decoded, Layout, first_status, refusal
 from sparkdl.spark.collector import spare_modules
 
@@ -63,7 +70,8 @@ class Intake:
 def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
     """Rows of any column types as rows of `SCHEMA`; what is wrong as a last row with a note, lest Spark try again.
 
-    A note is JSON: `error`, a sentence; or `skipped`, rows by kind of what was wrong, and `split`, see `Decoded`.
+    A note is JSON: `error`, a sentence; or `skipped`, rows by kind of what was wrong, and `split`, all
+    `Decoded.widths` that there are.
     """
     skipped: Counter[str] = Counter()
     splits: set[tuple[int, ...]] = set()
@@ -131,8 +139,8 @@ def _rows(batch: pa.RecordBatch, intake: Intake, skipped: Counter[str], splits: 
     if bad.any() and not intake.skip:
         raise refusal(parts, read, REMEDY)
     skipped.update(KINDS[code] for code in status[bad])
-    if features.split and not bad.all():
-        splits.add(features.split)
+    if features.widths is not None:
+        splits.update(map(tuple, distinct(features.widths[~bad]).tolist()))
     arrays = _arrays(parts, intake)
     good = _batch(layout.dtype, *((array[~bad] for array in arrays) if bad.any() else arrays))
     if intake.files:

@@ -74,12 +74,9 @@ def test_values_of_several_columns_follow_one_another() -> None:
     ]
     decoded = decode_features(columns, layout)
     assert decoded.values.tolist() == [[1, 0.5, 7, 8], [2, 1.5, 0, 9], [0, 0, 0, 0]]
-    assert decoded.split == (1, 1, 2)
+    assert decoded.widths is not None and decoded.widths.tolist() == [[1, 1, 2], [1, 1, 2], [1, 1, 1]]
     assert "featuresCols a, b, c must hold 4 values a row" in decoded.problem(2)
     assert decoded.problem(2).endswith("received a row of 1 + 1 + 1")
-    moved = [pa.array([[1.0], [1.0, 2.0]]), pa.array([[2.0, 3.0, 4.0], [3.0, 4.0]])]
-    with pytest.raises(ValueError, match="as many values in every row, received rows of 1 \\+ 3 and of 2 \\+ 2"):
-        decode_features(moved, Layout(("a", "b"), (4,), "float64", "featuresCols"))
 
 
 @pytest.mark.parametrize(
@@ -88,6 +85,18 @@ def test_values_of_several_columns_follow_one_another() -> None:
 def test_a_column_of_empty_rows_adds_nothing_to_the_others(empty: pa.Array) -> None:
     decoded = decode_features([pa.array([[1.0, 2.0], [3.0, 4.0]]), empty], PAIR)
     assert (decoded.values.tolist(), statuses(decoded)) == ([[1, 2], [3, 4]], ["valid"] * 2)
+
+
+def test_several_columns_may_share_out_a_row_s_values_otherwise_in_the_next_whatever_the_batches() -> None:
+    layout = Layout(("a", "b"), (3,), "float32", "featuresCols")
+    columns = [pa.array([[1.0], [1.0, 2.0], [1.0], [4.0, NAN]]), pa.array([[2.0, 3.0], [3.0], [2.0], [6.0]])]
+    decoded = decode_features(columns, layout)
+    assert decoded.values.tolist() == [[1, 2, 3], [1, 2, 3], [0, 0, 0], [0, 0, 0]]
+    assert statuses(decoded) == ["valid", "valid", "wrong width", "NaN"]
+    assert decoded.problem(3) == "featuresCols 'a' holds NaN"
+    for row in range(4):
+        alone = decode_features([column[row : row + 1] for column in columns], layout)
+        assert (alone.values[0].tolist(), alone.status[0]) == (decoded.values[row].tolist(), decoded.status[row])
 
 
 def test_a_null_in_one_of_several_columns_is_null_whatever_the_other_rows_are() -> None:
@@ -263,16 +272,22 @@ def test_minus_zero_is_the_zero_that_a_sparse_vector_leaves_out() -> None:
     assert one == other
 
 
-def test_columns_together_that_are_wider_in_one_partition_than_in_another_are_refused() -> None:
+@pytest.mark.parametrize("batches", [[[0, 1, 2]], [[0], [1], [2]], [[0, 2], [1]]])
+def test_columns_whose_widths_differ_between_a_fit_s_good_rows_are_refused(batches: list[list[int]]) -> None:
     layout = Layout(("a", "b"), (3,), "float32", "featuresCols")
     intake = Intake(layout, "float32", "y", label_list=False, outputs=1, skip=True)
-    notes = []
-    for one, other in (([1.0], [2.0, 3.0]), ([1.0, 2.0], [3.0])):
-        rows = {"features0": pa.array([one]), "features1": pa.array([other]), "label": pa.array([0.0])}
-        *_, note = prepared(iter([pa.RecordBatch.from_pydict(rows)]), intake)
-        notes += note["note"].to_pylist()
-    assert merged_notes(notes[:1], layout) == {}
+    table = {
+        "features0": pa.array([[1.0], [1.0, 2.0], [1.0]]),
+        "features1": pa.array([[2.0, 3.0], [3.0], [2.0, 3.0]]),
+    }
+
+    def notes(labels: list[Any]) -> list[str]:
+        whole = pa.RecordBatch.from_pydict(table | {"label": pa.array(labels, pa.float64())})
+        made = [[*prepared(iter([whole.take(pa.array(rows))]), intake)][-1] for rows in batches]
+        return [text for note in made for text in note["note"].to_pylist()]
+
+    assert merged_notes(notes([0, None, 1]), layout) == {"null": 1}
     with pytest.raises(
         ValueError, match="must each hold as many values in every row, received rows of 1 \\+ 2 and of 2"
     ):
-        merged_notes(notes, layout)
+        merged_notes(notes([0, 0, 1]), layout)

@@ -201,6 +201,11 @@ FITTED: dict[str, tuple[dict[str, Any], Change, str]] = {
     "negative weight": (
         {"weightCol": "w"}, having(w="if(id = 3, -1, 1)"), "weightCol 'w' must be finite and at least 0, received -1.",
     ),
+    "columns that share out otherwise": (
+        {"featuresCols": ["a", "b"], "handleInvalid": "skip"},
+        having(a="if(id = 3, array(1, 2), array(1))", b="if(id = 3, array(1, 2), array(1, 2, 3))"),
+        "received rows of 1 + 3 and of 2 + 2; make each column's arrays equally long.",
+    ),
     "no weight": (
         {"weightCol": "w"}, having(w="0"), "All rows weigh 0; give at least one row a positive weight.",
     ),
@@ -259,11 +264,6 @@ EVALUATED: dict[str, tuple[dict[str, Any], Change, str]] = {
     "columns of other widths": (
         {"featuresCols": ["features", "id"]}, same,
         "featuresCols features, id must hold 4 values a row to fill the network's input_shape (4,), received a row of",
-    ),
-    "columns that share out otherwise": (
-        {"featuresCols": ["a", "b"]},
-        having(a="if(id = 3, array(1, 2), array(1))", b="if(id = 3, array(1, 2), array(1, 2, 3))"),
-        "received rows of 1 + 3 and of 2 + 2; make each column's arrays equally long.",
     ),
     "image of another size": (
         {"network": LARGER}, having(features=GRAY),
