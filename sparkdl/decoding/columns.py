@@ -31,8 +31,11 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
 
 def decode_labels(column: pa.Array, name: str, outputs: int) -> Decoded:
     """(n,) of float64 from numbers, (n, outputs) from lists and Vectors, which must be as long."""
+    subject = f"labelCol {name!r}"
+    if is_number(column.type):
+        return _scalars(column, subject, "float64")
     must = f"hold {outputs} labels a row, since the network has {outputs} outputs"
-    return _numbers(column, f"labelCol {name!r}", (outputs,), "float64", must)
+    return _numbers(column, subject, (outputs,), "float64", must)
 
 
 def decode_weights(column: pa.Array, name: str) -> Decoded:
@@ -74,13 +77,12 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _one(column: pa.Array, layout: Layout) -> Decoded:
-    subject = f"{layout.param} {layout.names[0]!r}"
     if _is_binary(column.type):
-        return decode_bytes(column, subject, layout)
+        return decode_bytes(column, layout.subject, layout)
     if _is_struct_with("height", "width", "nChannels", "mode", "data")(column.type):
-        return decode_images(column, subject, layout)
+        return decode_images(column, layout.subject, layout)
     must = f"hold {layout.width} values a row {layout.purpose}"
-    return _numbers(column, subject, layout.shape, layout.dtype, must)
+    return _numbers(column, layout.subject, layout.shape, layout.dtype, must)
 
 
 def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
@@ -108,8 +110,7 @@ def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
         if status[row] == WIDTH and widths[row].sum() != layout.width:
             received = " + ".join(map(str, widths[row]))
             return (
-                f"{layout.param} {', '.join(layout.names)} must hold {layout.width} values a row {layout.purpose}, "
-                f"received a row of {received}"
+                f"{layout.subject} must hold {layout.width} values a row {layout.purpose}, received a row of {received}"
             )
         alone = parts(np.arange(len(status)) == row, widths[row])
         return next(part for part in alone if part.status[0] == status[row]).problem(0)
@@ -126,7 +127,7 @@ def split_error(layout: Layout, splits: set[tuple[int, ...]]) -> str:
     """The sentence for a fit on columns whose widths differ from row to row."""
     one, other = (" + ".join(map(str, split)) for split in sorted(splits)[:2])
     return (
-        f"{layout.param} {', '.join(layout.names)} must each hold as many values in every row, received rows of {one} "
+        f"{layout.subject} must each hold as many values in every row, received rows of {one} "
         f"and of {other}; make each column's arrays equally long."
     )
 
@@ -143,9 +144,13 @@ def _widths(column: pa.Array) -> Array:
 
 
 def _numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:
-    """Rows of numbers: (n,) from a column of numbers if the shape holds more than one, else (n, width)."""
+    """(n, width) from rows of numbers; (n,) from a column of numbers, which fill rows of one."""
     if is_number(column.type):
-        return _scalars(column, subject, dtype)
+        if math.prod(shape) == 1:
+            return _scalars(column, subject, dtype)
+        status = np.where(_nulls(column), NULL, WIDTH).astype(np.uint8)
+        values = np.zeros((len(column), math.prod(shape)), dtype)
+        return Decoded(values, status, _problem(column, status, subject, must))
     if _is_list(column.type):
         return _lists(column, subject, shape, dtype, must)
     if _is_struct_with("type", "size", "indices", "values")(column.type):
@@ -156,7 +161,7 @@ def _numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str,
 def _scalars(column: pa.Array, subject: str, dtype: str) -> Decoded:
     status = np.zeros(len(column), np.uint8)
     values = _leaves(column, None, 1, status, dtype)
-    return Decoded(_zeroed(values, status)[:, 0], status, lambda row: f"{subject} holds {KINDS[status[row]]}")
+    return Decoded(_zeroed(values, status)[:, 0], status, _problem(column, status, subject))
 
 
 def _lists(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:
@@ -174,13 +179,7 @@ def _lists(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, m
             good = good[~wrong]
         level = level.flatten()
     values = _leaves(level, good, math.prod(sizes), status, dtype)
-
-    def problem(row: int) -> str:
-        if status[row] == WIDTH:
-            return f"{subject} must {must}, received a row of {_measured(column[row].as_py())}"
-        return f"{subject} holds {KINDS[status[row]]}"
-
-    return Decoded(_placed(values, good, status), status, problem)
+    return Decoded(_placed(values, good, status), status, _problem(column, status, subject, must))
 
 
 def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) -> Decoded:
@@ -217,14 +216,19 @@ def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) 
             status[rows[inside & (marks == mark)]] = mark
         places, numbers = places[inside], numbers[inside]
     result.reshape(-1)[places] = numbers
+    return Decoded(_zeroed(result, status), status, _problem(column, status, subject, must))
+
+
+def _problem(column: pa.Array, status: Array, subject: str, must: str = "") -> Callable[[int], str]:
+    """`Decoded.problem` of rows of numbers."""
 
     def problem(row: int) -> str:
+        value = column[row].as_py()
         if status[row] == WIDTH:
-            size = sizes[row] if sparse[row] else len(values[row])
-            return f"{subject} must {must}, received a row of {size}"
+            return f"{subject} must {must}, received a row of {_measured(value)}"
         return f"{subject} holds {KINDS[status[row]]}"
 
-    return Decoded(_zeroed(result, status), status, problem)
+    return problem
 
 
 def _leaves(column: pa.Array, rows: Array | None, width: int, status: Array, dtype: str) -> Array:
@@ -295,7 +299,11 @@ def _depth(kind: Any) -> int:
 
 
 def _measured(value: Any) -> str:
-    """The lengths of a list and of the lists in it."""
+    """How many values a row holds: the lengths of a list and of the lists in it, a Vector's size, 1 of a number."""
+    if isinstance(value, dict):
+        return str(value["size"] if value["type"] == 0 else len(value["values"]))
+    if not isinstance(value, list):
+        return "1"
     if value and isinstance(value[0], list):
         inner = sorted({_measured(item) if item is not None else "null" for item in value})
         return f"{len(value)} lists of {' and '.join(inner)}"

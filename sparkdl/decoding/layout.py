@@ -57,6 +57,11 @@ class Layout:
         return cls(**fields | {name: tuple(fields[name]) for name in ("names", "shape")})
 
     @property
+    def subject(self) -> str:
+        """The columns, as the beginning of a sentence."""
+        return f"{self.param} {', '.join(self.names) if self.param == 'featuresCols' else repr(self.names[0])}"
+
+    @property
     def width(self) -> int:
         """Values in a row."""
         return math.prod(self.shape)

@@ -122,17 +122,18 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
     Raises
     ------
     ValueError
-        A column is missing or of another type, its arrays are nested deeper than the network's rows, it holds images
-        but the network takes none, or featuresCol and featuresCols are both set.
+        A column is missing or of another type, columns of numbers are too few or too many for the network's rows,
+        arrays are nested deeper than those, there are images but the network takes none, or featuresCol and
+        featuresCols are both set.
     ImportError
         Pillow is needed and missing.
     """
     layout = layout_of(stage)
     kinds = LABELS if layout.param == "featuresCols" else FEATURES
     chosen = {f"features{at}": _sent(dataset, name, layout.param, kinds) for at, name in enumerate(layout.names)}
-    found = dataset.schema[layout.names[0]].dataType
+    found = [dataset.schema[name].dataType for name in layout.names]
     _check_shape(found, layout)
-    pixels = isinstance(found, BinaryType) or _is_image(found)
+    pixels = isinstance(found[0], BinaryType) or _is_image(found[0])
     return Inputs(chosen, layout, "uint8" if pixels else layout.dtype)
 
 
@@ -210,8 +211,14 @@ def _called(dataset: DataFrame, name: str) -> list[str]:
     return found
 
 
-def _check_shape(kind: DataType, layout: Layout) -> None:
-    subject = f"{layout.param} {layout.names[0]!r}"
+def _check_shape(kinds: list[DataType], layout: Layout) -> None:
+    kind, subject = kinds[0], layout.subject
+    if all(map(_is_number, kinds)) and len(kinds) != layout.width:
+        received = kind.simpleString() if len(kinds) == 1 else f"{len(kinds)} columns of numbers"
+        raise ValueError(
+            f"{subject} must hold {layout.width} values a row {layout.purpose}, received {received}; name as many "
+            "columns in featuresCols, or one of arrays."
+        )
     if _depth(kind) > len(layout.shape):
         raise ValueError(
             f"{subject} must hold arrays nested at most {len(layout.shape)} deep {layout.purpose}, "

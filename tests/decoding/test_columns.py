@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,7 @@ def test_a_null_in_one_of_several_columns_is_null_whatever_the_other_rows_are() 
         (pa.array([sparse([0, 5, 0, 6]), None, sparse([1]), sparse([0, 0, 0, INFINITY]), dense([1])], VECTOR),
          ["valid", "null", "wrong width", "infinity", "wrong width"]),
         (pa.array([{"type": 0, "size": 4, "indices": [4], "values": [1.0]}], VECTOR), ["wrong width"]),
+        (pa.array([1.0, None, NAN]), ["wrong width", "null", "wrong width"]),
         (pa.array([b"abcd", None, b"abc", b""]), ["valid", "null", "wrong width", "wrong width"]),
     ],
 )  # fmt: skip
@@ -133,6 +135,20 @@ def test_rows_that_cannot_be_used_are_told_apart_and_hold_zeros(column: pa.Array
     assert not decoded.values[~np.array(whole)].any()
     alone = decode_features([column.filter(pa.array(whole))], SQUARE)
     np.testing.assert_array_equal(decoded.values[whole], alone.values)
+
+
+@pytest.mark.parametrize(
+    "column, sentence",
+    [
+        (pa.array([5.0]), "must hold 4 values a row to fill the network's input_shape (2, 2), received a row of 1"),
+        (pa.array([sparse([0, 5])], VECTOR), "must hold 4 values a row .* received a row of 2"),
+        (pa.array([dense([1]), sparse([0])], VECTOR), "must hold 4 values a row .* received a row of 1"),
+        (pa.array([[1.0, -INFINITY, 3.0, 4.0]]), "holds infinity"),
+    ],
+)
+def test_what_is_wrong_with_a_row_begins_a_sentence(column: pa.Array, sentence: str) -> None:
+    text = decode_features([column], SQUARE).problem(0)
+    assert re.fullmatch("featuresCol 'x' " + sentence.replace("(2, 2)", r"\(2, 2\)"), text)
 
 
 def test_nulls_outside_of_a_slice_do_not_matter() -> None:
