@@ -150,7 +150,7 @@ def _numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str,
             return _scalars(column, subject, dtype)
         status = np.where(_nulls(column), NULL, WIDTH).astype(np.uint8)
         values = np.zeros((len(column), math.prod(shape)), dtype)
-        return Decoded(values, status, _problem(column, status, subject, must))
+        return Decoded(values, status, _problem(column, status, subject, dtype, must))
     if _is_list(column.type):
         return _lists(column, subject, shape, dtype, must)
     if _is_struct_with("type", "size", "indices", "values")(column.type):
@@ -161,7 +161,7 @@ def _numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str,
 def _scalars(column: pa.Array, subject: str, dtype: str) -> Decoded:
     status = np.zeros(len(column), np.uint8)
     values = _leaves(column, None, 1, status, dtype)
-    return Decoded(_zeroed(values, status)[:, 0], status, _problem(column, status, subject))
+    return Decoded(_zeroed(values, status)[:, 0], status, _problem(column, status, subject, dtype))
 
 
 def _lists(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:
@@ -179,7 +179,7 @@ def _lists(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, m
             good = good[~wrong]
         level = level.flatten()
     values = _leaves(level, good, math.prod(sizes), status, dtype)
-    return Decoded(_placed(values, good, status), status, _problem(column, status, subject, must))
+    return Decoded(_placed(values, good, status), status, _problem(column, status, subject, dtype, must))
 
 
 def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) -> Decoded:
@@ -216,17 +216,18 @@ def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) 
             status[rows[inside & (marks == mark)]] = mark
         places, numbers = places[inside], numbers[inside]
     result.reshape(-1)[places] = numbers
-    return Decoded(_zeroed(result, status), status, _problem(column, status, subject, must))
+    return Decoded(_zeroed(result, status), status, _problem(column, status, subject, dtype, must))
 
 
-def _problem(column: pa.Array, status: Array, subject: str, must: str = "") -> Callable[[int], str]:
+def _problem(column: pa.Array, status: Array, subject: str, dtype: str, must: str = "") -> Callable[[int], str]:
     """`Decoded.problem` of rows of numbers."""
 
     def problem(row: int) -> str:
         value = column[row].as_py()
         if status[row] == WIDTH:
             return f"{subject} must {must}, received a row of {_measured(value)}"
-        return f"{subject} holds {KINDS[status[row]]}"
+        too_large = status[row] == INFINITY and "inf" not in repr(value)
+        return f"{subject} holds {f'a number too large for {dtype}' if too_large else KINDS[status[row]]}"
 
     return problem
 

@@ -144,6 +144,8 @@ def test_rows_that_cannot_be_used_are_told_apart_and_hold_zeros(column: pa.Array
         (pa.array([sparse([0, 5])], VECTOR), "must hold 4 values a row .* received a row of 2"),
         (pa.array([dense([1]), sparse([0])], VECTOR), "must hold 4 values a row .* received a row of 1"),
         (pa.array([[1.0, -INFINITY, 3.0, 4.0]]), "holds infinity"),
+        (pa.array([[1.0, 1e300, 3.0, 4.0]]), "holds a number too large for float32"),
+        (pa.array([sparse([1.0, 0.0, 0.0, -1e39])], VECTOR), "holds a number too large for float32"),
     ],
 )
 def test_what_is_wrong_with_a_row_begins_a_sentence(column: pa.Array, sentence: str) -> None:

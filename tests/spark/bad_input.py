@@ -254,7 +254,7 @@ EVALUATED: dict[str, tuple[dict[str, Any], Change, str]] = {
         {}, once("features", "array(1D, 2D, 3D, double('-Infinity'))"),
         "featuresCol 'features' holds infinity, as in the row (features: [1.0, 2.0, 3.0, -inf], label: ",
     ),
-    "more than float32 holds": ({}, once("features", "array(1D, 2D, 3D, 1e300D)"), "holds infinity, as in the row"),
+    "more than float32 holds": ({}, once("features", "array(1D, 2D, 3D, 1e300D)"), "number too large for float32, as"),
     "empty": ({}, once("features", "array()"), "received a row of 0, as in the row (features: [], label: "),
     "label of NaN": ({}, once("label", "double('NaN')"), "labelCol 'label' holds NaN, as in the row ("),
     "only null labels": ({}, having(label="cast(null as int)"), "labelCol 'label' holds null, as in the row ("),
