@@ -23,15 +23,20 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     Raises
     ------
     ValueError
-        A column is of a type that holds no features, or Pillow is missing.
+        A column is of a type that holds no features, as one that transform reads is not but one of a SQL function may
+        be, or Pillow is missing.
     """
+    columns = [_typed(column) for column in columns]
+    kind = columns[0].type
+    images = _is_image(kind) or (_is_binary(kind) and layout.binary == "image")
+    layout.check_form(max(_depth(column.type) for column in columns), images, str(kind))
     decoded = _joined(columns, layout) if layout.param == "featuresCols" else _one(columns[0], layout)
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
 
 
 def decode_labels(column: pa.Array, name: str, outputs: int) -> Decoded:
     """(n,) of float64 from numbers, (n, outputs) from lists and Vectors, which must be as long."""
-    subject = f"labelCol {name!r}"
+    column, subject = _typed(column), f"labelCol {name!r}"
     if is_number(column.type):
         return _scalars(column, subject, "float64")
     must = f"hold {outputs} labels a row, since the network has {outputs} outputs"
@@ -64,8 +69,17 @@ def is_number(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
+def _typed(column: pa.Array) -> pa.Array:
+    """The column; as lists if it holds nulls without a type, as of SQL's NULL, and of pandas where all are None."""
+    return column.cast(pa.list_(pa.float64())) if pa.types.is_null(column.type) else column
+
+
 def _is_struct_with(*names: str) -> Callable[[pa.DataType], bool]:
     return lambda kind: pa.types.is_struct(kind) and {*names} <= {field.name for field in kind}
+
+
+_is_image = _is_struct_with("height", "width", "nChannels", "mode", "data")
+_is_vector = _is_struct_with("type", "size", "indices", "values")
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -79,7 +93,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 def _one(column: pa.Array, layout: Layout) -> Decoded:
     if _is_binary(column.type):
         return decode_bytes(column, layout.subject, layout)
-    if _is_struct_with("height", "width", "nChannels", "mode", "data")(column.type):
+    if _is_image(column.type):
         return decode_images(column, layout.subject, layout)
     must = f"hold {layout.width} values a row {layout.purpose}"
     return _numbers(column, layout.subject, layout.shape, layout.dtype, must)
@@ -87,16 +101,17 @@ def _one(column: pa.Array, layout: Layout) -> Decoded:
 
 def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     """(n, width): the values of several columns, one after another."""
-    widths = np.stack([_widths(column) for column in columns], axis=1)
+    subjects = [f"{layout.param} {name!r}" for name in layout.names]
+    widths = np.stack([_widths(*each) for each in zip(columns, subjects, strict=True)], axis=1)
     status = np.where(widths.sum(axis=1) == layout.width, VALID, WIDTH).astype(np.uint8)
     status[(widths < 0).any(axis=1)] = NULL
     whole = status == VALID
     values = np.zeros((len(status), layout.width), layout.dtype)
 
     def parts(rows: Array, split: Array) -> Iterator[Decoded]:
-        for column, name, width in zip(columns, layout.names, np.maximum(split, 0).tolist(), strict=True):
+        for column, subject, width in zip(columns, subjects, np.maximum(split, 0).tolist(), strict=True):
             chosen = column if rows.all() else column.filter(pa.array(rows))
-            yield _numbers(chosen, f"{layout.param} {name!r}", (width,), layout.dtype, f"hold {width} values")
+            yield _numbers(chosen, subject, (width,), layout.dtype, f"hold {width} values")
 
     for split in distinct(widths[whole]):
         rows = whole & (widths == split).all(axis=1)
@@ -132,12 +147,14 @@ def split_error(layout: Layout, splits: set[tuple[int, ...]]) -> str:
     )
 
 
-def _widths(column: pa.Array) -> Array:
+def _widths(column: pa.Array, subject: str) -> Array:
     """(n,) of the values in each row; -1 for null."""
     if is_number(column.type):
         return np.where(_nulls(column), -1, 1)
-    if _is_list(column.type):
+    if _depth(column.type):
         return _lengths(column)
+    if not _is_vector(column.type):
+        raise _strange(column, subject)
     sizes = column.field("size").fill_null(-1).to_numpy(zero_copy_only=False)
     widths = np.where(_dense(column), _lengths(column.field("values")), sizes)
     return np.where(_nulls(column), -1, widths)
@@ -151,11 +168,15 @@ def _numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str,
         status = np.where(_nulls(column), NULL, WIDTH).astype(np.uint8)
         values = np.zeros((len(column), math.prod(shape)), dtype)
         return Decoded(values, status, _problem(column, status, subject, dtype, must))
-    if _is_list(column.type):
+    if _depth(column.type):
         return _lists(column, subject, shape, dtype, must)
-    if _is_struct_with("type", "size", "indices", "values")(column.type):
+    if _is_vector(column.type):
         return _vectors(column, subject, math.prod(shape), dtype, must)
-    raise ValueError(f"{subject} must be a column of numbers, arrays or Vectors, received {column.type}; cast it.")
+    raise _strange(column, subject)
+
+
+def _strange(column: pa.Array, subject: str) -> ValueError:
+    return ValueError(f"{subject} must be a column of numbers, arrays or Vectors, received {column.type}; cast it.")
 
 
 def _scalars(column: pa.Array, subject: str, dtype: str) -> Decoded:
@@ -234,7 +255,7 @@ def _problem(column: pa.Array, status: Array, subject: str, dtype: str, must: st
 
 def _leaves(column: pa.Array, rows: Array | None, width: int, status: Array, dtype: str) -> Array:
     """(rows, width) of numbers; marks in `status`, at `rows` or all, those that hold null, NaN or infinity."""
-    if pa.types.is_decimal(column.type):
+    if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
         column = column.cast(pa.float64())
 
     def mark(which: Any, kind: int) -> None:
@@ -296,7 +317,11 @@ def _dense(column: pa.Array) -> Array:
 
 
 def _depth(kind: Any) -> int:
-    return 1 + _depth(kind.value_type) if _is_list(kind) else 0
+    """How deep lists of numbers, or of nulls without a type, are nested; 0 for other types."""
+    if not _is_list(kind):
+        return 0
+    item = kind.value_type
+    return 1 if is_number(item) or pa.types.is_null(item) else (depth + 1 if (depth := _depth(item)) else 0)
 
 
 def _measured(value: Any) -> str:

@@ -82,6 +82,31 @@ class Layout:
         """What the values are for, as part of a sentence."""
         return f"to fill the network's input_shape {self.shape}"
 
+    def check_form(self, depth: int, images: bool, received: str) -> None:
+        """Raise ValueError for columns that cannot fill the shape, whatever they hold.
+
+        Parameters
+        ----------
+        depth : int
+            How deep arrays are nested in them.
+        images : bool
+            Whether they hold those.
+        received : str
+            Their type.
+        """
+        most = len(self.shape) if self.param == "featuresCol" else 1
+        if depth > most:
+            raise ValueError(
+                f"{self.subject} must hold arrays nested at most {most} deep {self.purpose}, received {received}; "
+                "flatten it."
+            )
+        if images and self.pixels is None:
+            raise ValueError(
+                f"{self.subject} holds images, for which input_shape must be (height, width) or (height, width, "
+                f"channels) with 1, 3 or 4 channels, received {self.shape}; begin the network with such rows and "
+                "Flatten()."
+            )
+
 
 class Decoded(NamedTuple):
     """A decoded column of n rows.

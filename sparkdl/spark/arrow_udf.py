@@ -52,13 +52,9 @@ def arrow_udf(predict: Callable[[Iterator[Batch]], Iterator[pa.Array]], kind: Da
 
 
 def _from_pandas(column: Any) -> pa.Array:
-    """A column of pandas as Arrow had it; a frame was a struct, all of whose fields are null where it was.
-
-    Objects that are all None have lost their type; as lists they decode to rows that are null, like any other's.
-    """
+    """A column of pandas as Arrow had it; a frame was a struct, all of whose fields are null where it was."""
     if column.ndim == 1:
-        array = pa.Array.from_pandas(column)
-        return array.cast(pa.list_(pa.float64())) if pa.types.is_null(array.type) else array
+        return pa.Array.from_pandas(column)
     fields = [pa.Array.from_pandas(column[name], type=FIELDS.get(name, pa.int32())) for name in column]
     null = np.all([field.is_null().to_numpy(zero_copy_only=False) for field in fields], axis=0)
     return pa.StructArray.from_arrays(fields, list(column), mask=pa.array(null))

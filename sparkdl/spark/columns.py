@@ -219,17 +219,8 @@ def _check_shape(kinds: list[DataType], layout: Layout) -> None:
             f"{subject} must hold {layout.width} values a row {layout.purpose}, received {received}; name as many "
             "columns in featuresCols, or one of arrays."
         )
-    if _depth(kind) > len(layout.shape):
-        raise ValueError(
-            f"{subject} must hold arrays nested at most {len(layout.shape)} deep {layout.purpose}, "
-            f"received {kind.simpleString()}; flatten it."
-        )
     images = _is_image(kind) or (isinstance(kind, BinaryType) and layout.binary == "image")
-    if images and layout.pixels is None:
-        raise ValueError(
-            f"{subject} holds images, for which input_shape must be (height, width) or (height, width, channels) with "
-            f"1, 3 or 4 channels, received {layout.shape}; begin the network with such rows and Flatten()."
-        )
+    layout.check_form(_depth(kind), images, kind.simpleString())
     if isinstance(kind, BinaryType) and layout.binary == "image":
         require_pillow(f"{subject} with binaryFormat='image'")
     if (images or isinstance(kind, BinaryType)) and layout.resize != "error":

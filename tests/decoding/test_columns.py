@@ -159,12 +159,47 @@ def test_nulls_outside_of_a_slice_do_not_matter() -> None:
     assert (decoded.values.tolist(), statuses(decoded)) == ([[3.0, 4.0]], ["valid"])
 
 
-def test_rows_that_are_all_null_are_so_after_pandas_too() -> None:
-    column = _from_pandas(pd.Series([None, None], dtype=object))
+@pytest.mark.parametrize("column", [pa.nulls(2), _from_pandas(pd.Series([None, None], dtype=object))])
+def test_rows_that_are_all_null_are_so_without_a_type_too(column: pa.Array) -> None:
     together = Layout(("a", "b"), (4,), "float32", param="featuresCols")
     features = decode_features([column], SQUARE), decode_features([column, column], together)
     for decoded in (*features, decode_labels(column, "y", 1)):
         assert statuses(decoded) == ["null", "null"]
+
+
+def test_lists_of_nulls_without_a_type_hold_nulls_or_are_empty() -> None:
+    column = pa.array([[None] * 4, [], None], pa.list_(pa.null()))
+    assert statuses(decode_features([column], SQUARE)) == ["null", "wrong width", "null"]
+
+
+IMAGES = pa.array([{"height": 1, "width": 2, "nChannels": 1, "mode": 0, "data": b"ab"}])
+NUMBERS = "must be a column of numbers, arrays or Vectors, received"
+
+
+@pytest.mark.parametrize(
+    "columns, params, sentence",
+    [
+        ([pa.array(["1"])], {}, f"featuresCol 'a' {NUMBERS} string; cast it."),
+        ([pa.array([["1", "2"]])], {}, f"featuresCol 'a' {NUMBERS} list<item: string>; cast it."),
+        ([pa.array([{"x": 1.0}])], {}, f"featuresCol 'a' {NUMBERS} struct<x: double>; cast it."),
+        ([pa.array([[[1], [2]]])], {}, "featuresCol 'a' must hold arrays nested at most 1 deep to fill the network's "
+         "input_shape (2,), received list<item: list<item: int64>>; flatten it."),
+        ([pa.array([[[[1]], [[2]]]])], {}, "must hold arrays nested at most 1 deep to fill"),
+        ([IMAGES], {}, "featuresCol 'a' holds images, for which input_shape must be (height, width) or (height, width, "
+         "channels) with 1, 3 or 4 channels, received (2,); begin the network with such rows and Flatten()."),
+        ([pa.array([b"ab"])], {"binary": "image"}, "featuresCol 'a' holds images, for which input_shape must be"),
+        ([pa.array([1.0]), pa.array(["1"])], {}, f"featuresCols 'b' {NUMBERS} string; cast it."),
+        ([pa.array([b"a"]), pa.array([1.0])], {}, f"featuresCols 'a' {NUMBERS} binary; cast it."),
+        ([IMAGES, pa.array([1.0])], {"shape": (1, 2)}, f"featuresCols 'a' {NUMBERS} struct<height: int64, "),
+        ([pa.array([[[1]]]), pa.array([[1]])], {"shape": (1, 2)}, "featuresCols a, b must hold arrays nested at most"),
+    ],
+)  # fmt: skip
+def test_columns_of_other_types_are_refused(columns: list[pa.Array], params: dict[str, Any], sentence: str) -> None:
+    param = "featuresCols" if len(columns) > 1 else "featuresCol"
+    layout = Layout(("a", "b")[: len(columns)], **({"shape": (2,), "dtype": "float32", "param": param} | params))
+    with pytest.raises(ValueError) as refused:
+        decode_features(columns, layout)
+    assert sentence in str(refused.value)
 
 
 def test_an_array_without_any_buffer_holds_no_rows() -> None:

@@ -122,6 +122,22 @@ def test_rows_that_do_not_fit_fail_the_query_or_are_null(spark: SparkSession, ty
     expected: list[float | None] = outputs(arrays(model), FEATURES).argmax(axis=1).tolist()
     expected[3] = None
     assert found.tolist() == expected
+    bare = spark.sql("SELECT lenient(NULL), lenient(array()), lenient(array(NULL, 1, 2, 3)), lenient(5)").first()
+    assert bare[:] == (None,) * 4
+
+
+def test_a_function_refuses_the_types_that_transform_refuses(spark: SparkSession) -> None:
+    register_function(spark, "of_rows", a_model(handleInvalid="keep"))
+    register_function(spark, "of_two", a_model(featuresCols=["x", "y"]))
+    image = "named_struct('height', 2, 'width', 2, 'nChannels', 1, 'mode', 0, 'data', X'01020304')"
+    for call, sentence in (
+        ("of_rows(array(array(array(1, 2, 3, 4))))", "must hold arrays nested at most 1 deep to fill the network's"),
+        (f"of_rows({image})", "featuresCol 'features' holds images, for which input_shape must be"),
+        ("of_two('1', 2)", "featuresCols 'x' must be a column of numbers, arrays or Vectors, received string"),
+        ("of_two(2, NULL)", "featuresCols 'y' holds null, as in the row"),
+    ):
+        with pytest.raises(PythonException, match=f"ValueError: .*{sentence}"):
+            spark.sql(f"SELECT {call}").collect()
 
 
 def test_over_connect_a_stream_takes_no_more_than_its_plan_holds(monkeypatch: pytest.MonkeyPatch) -> None:
