@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self, Unpack
 
 from pyspark.ml import PredictionModel, Predictor
@@ -21,6 +21,7 @@ from sparkdl.spark.params import DeepArguments, DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.preparation import prepare
 from sparkdl.spark.progress import wanted
+from sparkdl.spark.remote import Shipped
 from sparkdl.spark.scoring import Outputs, RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.spark.tuning import shared_fits
@@ -46,7 +47,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         super().__init__()
         self._weights = weights
         self._summary = summary
-        self._shipped: tuple[str, Callable[[], bytes]] | None = None
+        self._shipped = Shipped()
         self._key = uuid.uuid4().hex
 
     @property

@@ -46,6 +46,23 @@ def shared(session: SparkSession, data: bytes) -> Callable[[], bytes]:
     return partial(_of_file, name)
 
 
+class Shipped:
+    """What was shared with sessions: a stage's copies hold the same one, a deep copy and a pickle have a new one."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, Callable[[], bytes]] = {}
+
+    def __reduce__(self) -> tuple[type[Shipped], tuple[()]]:
+        return Shipped, ()  # a broadcast variable cannot be copied
+
+    def to(self, session: SparkSession, data: Callable[[], bytes]) -> Callable[[], bytes]:
+        """What `shared` gives for these bytes, which are asked for where the session was not sent them yet."""
+        key = identity(session)
+        if key not in self._given:
+            self._given[key] = shared(session, data())
+        return self._given[key]
+
+
 def carried(data: bytes) -> Callable[[], bytes]:
     """As `shared`, but within the plan: over Spark Connect a stream runs in a session that lacks the files of this one.
 

@@ -16,7 +16,7 @@ from sparkdl.spark.heads import Heads
 from sparkdl.spark.inference import in_rows, scored
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved
-from sparkdl.spark.remote import carried, identity, over_connect, shared
+from sparkdl.spark.remote import Shipped, carried, over_connect
 from sparkdl.spark.shipping import packed_classes
 
 Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `heads.py`), and whether it is a Vector
@@ -33,7 +33,7 @@ def output_columns(stage: DeepParams) -> list[str]:
 class RowScoring(DeepParams, Saved):
     """The part of a model that scores rows; the model gives weights and heads."""
 
-    _shipped: tuple[str, Callable[[], bytes]] | None
+    _shipped: Shipped
     _key: str
 
     def score_rows(self, dataset: DataFrame, lossCol: str = "loss") -> DataFrame:
@@ -119,11 +119,9 @@ class RowScoring(DeepParams, Saved):
         )
 
     def _sent(self, session: SparkSession, stream: bool = False) -> Callable[[], bytes]:
-        """Gives the weights on a worker; sent to every executor once, however often transform is called."""
-        assert self._weights is not None
+        """Gives the weights on a worker; sent to every executor once, however often the model and its copies score."""
+        weights = self._weights
+        assert weights is not None
         if stream and over_connect(session):
-            return carried(packed(self._weights))
-        to = identity(session)
-        if self._shipped is None or self._shipped[0] != to:
-            self._shipped = to, shared(session, packed(self._weights))
-        return self._shipped[1]
+            return carried(packed(weights))
+        return self._shipped.to(session, lambda: packed(weights))

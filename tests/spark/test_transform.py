@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, array
 from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
 from sparkdl.decoding.layout import Layout
 from sparkdl.layers import Dense, Flatten, Rescale
-from sparkdl.spark import forward, inference
+from sparkdl.spark import forward, inference, remote
 from sparkdl.spark.forward import packed
 from sparkdl.spark.inference import structs
 
@@ -170,6 +171,28 @@ def test_one_row_is_predicted_without_a_data_frame(spark: SparkSession) -> None:
     assert_near(model.predictProbability(row), softmax(expected)[0])
     assert model.predict(row) == expected.argmax()
     assert model.numFeatures == 4
+
+
+def test_a_model_sends_its_weights_once_with_all_of_its_copies(
+    spark: SparkSession, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, sent = a_model(), []
+    monkeypatch.setattr(remote, "shared", lambda session, data: sent.append(data) or partial(bytes, data))
+    for _ in range(3):
+        model.transform(rows, {model.predictionCol: "guess"})
+        model.copy().predict(Vectors.dense(FEATURES[0].tolist()))
+    assert len(sent) == 1
+    monkeypatch.setattr(remote, "identity", lambda session: "another")
+    model.transform(rows)
+    assert len(sent) == 2
+    a_model().transform(rows)
+    assert len(sent) == 3
+
+
+def test_a_deep_copy_of_a_model_that_has_scored_scores(rows: DataFrame) -> None:
+    model = a_model()
+    expected = collected(model.transform(rows), "prediction")
+    assert_near(*collected(deepcopy(model).transform(rows), "prediction"), *expected)
 
 
 def test_a_column_name_may_hold_a_dot(rows: DataFrame) -> None:
