@@ -182,10 +182,10 @@ def check_rows(dataset: DataFrame, action: str) -> None:
 def check_outputs(dataset: DataFrame, added: list[str]) -> None:
     """ValueError if one of the columns to be added is there already, or is to be added twice, as Spark reads names."""
     for at, name in enumerate(added):
-        if found := _called(dataset, name):
+        if found := _called(dataset, name, dataset.columns):
             taken = "" if found[0] == name else f" as {found[0]!r}"
             raise ValueError(f"Output column {name!r} exists already{taken}; drop it or name another.")
-        if name.lower() in (other.lower() for other in added[:at]):
+        if _called(dataset, name, added[:at]):
             raise ValueError(f"Output column {name!r} is asked for twice; give each output a name of its own.")
 
 
@@ -203,11 +203,12 @@ def check_files(dataset: DataFrame, layout: Layout) -> None:
     require_pillow("imageStorage='files'")
 
 
-def _called(dataset: DataFrame, name: str) -> list[str]:
-    """The columns that Spark takes a name for: it ignores case unless told otherwise."""
-    found = [column for column in dataset.columns if column.lower() == name.lower()]
-    if found not in ([], [name]) and setting(dataset.sparkSession, "spark.sql.caseSensitive", "false") == "true":
-        found = [column for column in found if column == name]
+def _called(dataset: DataFrame, name: str, names: list[str]) -> list[str]:
+    """Those of the names that are this one to Spark: it ignores case unless told otherwise."""
+    found = [other for other in names if other.lower() == name.lower()]
+    if found not in ([], [name]):
+        told = setting(dataset.sparkSession, "spark.sql.caseSensitive", "false")
+        return [other for other in found if other == name] if told.strip().lower() == "true" else found
     return found
 
 
@@ -232,7 +233,7 @@ def _sent(dataset: DataFrame, name: str, param: str, kinds: dict[str, ColumnType
         raise ValueError(
             f"{param} names column {name!r}, which is not there; the columns are {', '.join(dataset.columns)}."
         )
-    if len(same := _called(dataset, name)) > 1:
+    if len(same := _called(dataset, name, dataset.columns)) > 1:
         raise ValueError(
             f"{param} names column {name!r}, for which Spark finds {' and '.join(map(repr, same))}; rename or drop one."
         )

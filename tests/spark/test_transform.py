@@ -81,6 +81,20 @@ def test_an_output_column_that_exists_is_refused(rows: DataFrame) -> None:
         a_model(predictionCol="label").transform(rows)
 
 
+def test_names_that_differ_in_case_only_are_others_where_spark_is_told_so(spark: SparkSession, rows: DataFrame) -> None:
+    model = a_model(rawPredictionCol="P", probabilityCol="p", predictionCol="ID")
+    spark.conf.set("spark.sql.caseSensitive", "TRUE")
+    try:
+        assert model.transform(rows).columns == [*rows.columns, "P", "p", "ID"]
+        first = model.transform(rows).orderBy("id").first()
+        assert first is not None
+        assert_near(np.array(first["p"]), softmax(outputs(arrays(model), FEATURES[:1]))[0])
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    with pytest.raises(ValueError, match="Output column 'p' is asked for twice"):
+        model.transform(rows)
+
+
 def test_rows_that_do_not_fit_are_named(spark: SparkSession) -> None:
     rows = spark.createDataFrame([([1.0, 2.0],)], ["features"])
     sentence = r"featuresCol 'features' must hold 4 values a row to fill the network's input_shape \(4,\)"
