@@ -42,11 +42,11 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
 
     def predictRaw(self, value: Vector) -> Any:
         """The raw scores for one row of features; runs a Spark job."""
-        return self._one(value, self.getRawPredictionCol())
+        return self._one(value, "rawPredictionCol")
 
     def predictProbability(self, value: Vector) -> Any:
         """The probabilities for one row of features; runs a Spark job."""
-        return self._one(value, self.getProbabilityCol())
+        return self._one(value, "probabilityCol")
 
     def _heads(self) -> dict[str, tuple[Any, bool]]:
         probabilistic = self.getLoss().gives_probabilities

@@ -76,7 +76,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
 
     def predict(self, value: Vector) -> Any:
         """The prediction for one row of features; runs a Spark job, so give many rows to `transform` instead."""
-        return self._one(value, self.getPredictionCol())
+        return self._one(value, "predictionCol")
 
     def evaluate(self, dataset: DataFrame, **options: Unpack[EvaluationOptions]) -> Evaluation:
         """Measure how well the model predicts the labels of a DataFrame, in one pass of which only sums are collected.
@@ -110,7 +110,13 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
 
         return evaluate(self, dataset, options)
 
-    def _one(self, value: Vector, column: str) -> Any:
+    def _one(self, value: Vector, param: str) -> Any:
+        column, added = self.getOrDefault(param), output_columns(self)
+        if column not in added:
+            raise ValueError(
+                f"{param} must be one of the columns that transform adds ({', '.join(added) or 'none'}), received "
+                f"{column!r}; name it, or take a loss that gives it."
+            )
         session = SparkSession.active()
         rows = session.createDataFrame([(value,)], [self.getFeaturesCol()])
         model = self.copy({self.featuresCols: [], self.handleInvalid: "error"})

@@ -27,7 +27,7 @@ def output_columns(stage: DeepParams) -> list[str]:
     params = ("rawPredictionCol", "probabilityCol", "predictionCol")
     made = [name for name in params if name != "probabilityCol" or stage.getLoss().gives_probabilities]
     names = [stage.getOrDefault(name) for name in made if stage.hasParam(name)]
-    return [name for name in names if name] + list(stage.getActivationCols().values())
+    return [name for name in (*names, *stage.getActivationCols().values()) if name]
 
 
 class RowScoring(DeepParams, Saved):
@@ -72,7 +72,8 @@ class RowScoring(DeepParams, Saved):
         activations = self.getActivationCols()
         self.getNetwork().check_paths(activations)
         columns.check_outputs(dataset, output_columns(self))
-        return self._scored(dataset, {name: head for name, head in self._heads().items() if name}, activations)
+        heads = {name: head for name, head in self._heads().items() if name}
+        return self._scored(dataset, heads, {path: name for path, name in activations.items() if name})
 
     def _scored(
         self, dataset: DataFrame, heads: Outputs, activations: dict[str, str], loss_column: str = ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pyspark.ml.linalg import Vectors
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from spark_cases import NETWORK, Array, a_model
@@ -61,6 +62,7 @@ def unsendable() -> Network:
 
 
 ONE = Network([Dense(1)], input_shape=(4,))
+ROW = Vectors.dense(1, 2, 3, 4)
 OTHER = {"dense_1": {"kernel": np.ones((3, 5), "float32"), "bias": np.ones(5, "float32")}}
 THERE_ARE = "which is not there; the columns are features, label, id."
 NUMBERS = "must be numeric or array<numeric> or Vector"
@@ -180,6 +182,12 @@ CALLS: list[tuple[type[Exception], Act, str]] = [
     (ValueError, lambda rows: a_model(thresholds=[1.0]).transform(rows), "thresholds must hold one number a class, 2"),
     (ValueError, lambda rows: a_model(batchSize=0).transform(rows), "batchSize must be at least 1, received 0."),
     (ValueError, lambda rows: a_model(batchSize=0).evaluate(rows), "batchSize must be at least 1, received 0."),
+    (
+        ValueError, lambda rows: a_model(predictionCol="").predict(ROW),
+        "predictionCol must be one of the columns that transform adds (rawPrediction, probability), received ''; name",
+    ),
+    (ValueError, lambda rows: a_model(rawPredictionCol="").predictRaw(ROW), "rawPredictionCol must be one of the col"),
+    (ValueError, lambda rows: a_model(loss="hinge").predictProbability(ROW), "prediction), received 'probability'; na"),
     (ValueError, lambda rows: a_model().evaluate(rows.drop("label")), "labelCol names column 'label', which is"),
     (ValueError, lambda rows: a_model().evaluate(stream(rows)), "evaluate takes a DataFrame whose rows come to an end"),
     (ValueError, lambda rows: a_model(handleInvalid="keep").evaluate(rows), "must be error or skip in evaluate, "),

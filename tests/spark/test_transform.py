@@ -70,7 +70,7 @@ def test_columns_are_kept_in_their_order_and_results_follow(rows: DataFrame) -> 
 
 
 def test_an_output_column_without_a_name_is_left_out(rows: DataFrame) -> None:
-    model = a_model(rawPredictionCol="", probabilityCol="chances")
+    model = a_model(rawPredictionCol="", probabilityCol="chances", activationCols={"tanh_2": ""})
     assert model.transform(rows).columns == [*rows.columns, "chances", "prediction"]
     nothing = model.setParams(probabilityCol="", predictionCol="")
     assert nothing.transform(rows).columns == rows.columns
