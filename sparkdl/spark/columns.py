@@ -167,11 +167,16 @@ def numbers(dataset: DataFrame, name: str, param: str) -> Column:
     return _sent(dataset, name, param, NUMBER)
 
 
-def check_rows(dataset: DataFrame, action: str) -> None:
-    """Raise for what is no DataFrame of Spark (TypeError), or one without an end (ValueError)."""
+def check_frame(dataset: DataFrame, action: str) -> None:
+    """Raise TypeError for what is no DataFrame of Spark."""
     if not hasattr(dataset, "sparkSession"):
         kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
         raise TypeError(f"{action} takes a DataFrame of Spark, received a {kind}; make one by spark.createDataFrame.")
+
+
+def check_rows(dataset: DataFrame, action: str) -> None:
+    """Raise for what is no DataFrame of Spark (TypeError), or one without an end (ValueError)."""
+    check_frame(dataset, action)
     if dataset.isStreaming:
         raise ValueError(
             f"{action} takes a DataFrame whose rows come to an end, received a stream; store its rows and read those, "

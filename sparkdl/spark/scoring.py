@@ -54,6 +54,8 @@ class RowScoring(DeepParams, Saved):
 
         Raises
         ------
+        TypeError
+            `dataset` is no DataFrame of Spark.
         ValueError
             The features or label column is missing or of another type, or `lossCol` exists already.
 
@@ -61,6 +63,7 @@ class RowScoring(DeepParams, Saved):
         -----
         `handleInvalid` says what becomes of rows whose features or label cannot be used, as in `transform`.
         """
+        columns.check_frame(dataset, "score_rows")
         self.getLoss().check(self.getNetwork().output_shape())
         columns.check_outputs(dataset, [lossCol])
         return self._scored(dataset, {}, {}, lossCol)
@@ -69,6 +72,7 @@ class RowScoring(DeepParams, Saved):
         raise NotImplementedError(f"{type(self).__name__} has no heads.")
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
+        columns.check_frame(dataset, "transform")
         activations = self.getActivationCols()
         self.getNetwork().check_paths(activations)
         columns.check_outputs(dataset, output_columns(self))

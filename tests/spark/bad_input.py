@@ -182,6 +182,9 @@ CALLS: list[tuple[type[Exception], Act, str]] = [
     (ValueError, lambda rows: a_model(thresholds=[1.0]).transform(rows), "thresholds must hold one number a class, 2"),
     (ValueError, lambda rows: a_model(batchSize=0).transform(rows), "batchSize must be at least 1, received 0."),
     (ValueError, lambda rows: a_model(batchSize=0).evaluate(rows), "batchSize must be at least 1, received 0."),
+    (TypeError, lambda rows: a_model().transform(None), "transform takes a DataFrame of Spark, received a builtins"),
+    (TypeError, lambda rows: a_model().score_rows([1]), "score_rows takes a DataFrame of Spark, received a builtins.l"),
+    (TypeError, lambda rows: a_model().evaluate(None), "evaluate takes a DataFrame of Spark, received a builtins.None"),
     (
         ValueError, lambda rows: a_model(predictionCol="").predict(ROW),
         "predictionCol must be one of the columns that transform adds (rawPrediction, probability), received ''; name",
