@@ -17,7 +17,7 @@ from sparkdl.losses import Loss
 from sparkdl.network import nested_weights
 from sparkdl.spark import progress
 from sparkdl.spark.preparation import Prepared
-from sparkdl.spark.remote import driver_address, local_slots, registered_slots, setting, shared
+from sparkdl.spark.remote import driver_address, local_slots, registered_slots, release, setting, shared
 from sparkdl.spark.shipping import packed_classes
 from sparkdl.spark.slots import taken
 from sparkdl.spark.task import RESULT_SCHEMA, failure_in, run_task
@@ -156,6 +156,9 @@ def fit(
             if message is None:
                 raise
             raise RuntimeError(message) from None
+        finally:
+            for given in sent.values():
+                release(given)
     return _assembled(table.to_pylist(), began, prepared.intake.label)
 
 

@@ -138,9 +138,12 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
 
 
 def layout_of(stage: DeepParams) -> Layout:
-    """What the features that a stage reads are to become; ValueError if featuresCol and featuresCols are both set."""
+    """What the features that a stage reads are to become; ValueError if featuresCol and featuresCols are both set.
+
+    OneVsRest sets featuresCol always, to its default unless it is told another.
+    """
     several = stage.getFeaturesCols()
-    if several and stage.isSet(stage.featuresCol):
+    if several and stage.getFeaturesCol() != stage._defaultParamMap[stage.featuresCol]:
         raise ValueError(
             f"featuresCol is {stage.getFeaturesCol()!r} but featuresCols is set, too; clear one of the two."
         )

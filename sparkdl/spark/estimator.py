@@ -240,9 +240,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         """Raise ValueError for what this kind of estimator can see to be wrong before any Spark action."""
 
     def _plan(self) -> Training:
-        if not self.isDefined(self.loss):
-            raise ValueError(f"loss of {type(self).__name__} is not set; pass loss='squared_error' or another.")
-        network = self.getNetwork()
+        loss, network = self.getLoss(), self.getNetwork()
         if network.input_shape is None:
             raise ValueError("input_shape of Network is not set; write Network(layers, input_shape=...).")
         for name, least, most in (("maxIter", 0, math.inf), ("batchSize", 1, MOST_ROWS), ("seed", 0, MOST_SEED)):
@@ -257,7 +255,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
             raise ValueError(f"tol must be a finite number of at least 0, received {self.getTol()}.")
         return Training(
             network,
-            loss=self.getLoss(),
+            loss=loss,
             optimizer=self.getOptimizer(),
             exchange=self.getExchange(),
             step_size=self.getStepSize(),

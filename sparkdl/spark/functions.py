@@ -26,7 +26,7 @@ def register_function(
     spark : SparkSession
         Of either kind, classic or Connect.
     name : str
-        The function's name in SQL. A function that has it already is replaced.
+        The function's name in SQL. A function that has it already is replaced, unless it is Spark's own.
     model : DeepModel
         Such as a DeepClassificationModel; of a PipelineModel, one of its stages.
     output : str, default "prediction"

@@ -96,6 +96,8 @@ class HasNetwork(Params):
 
     def getLoss(self) -> Loss:
         """The loss."""
+        if not self.isDefined(self.loss):
+            raise ValueError(f"loss of {type(self).__name__} is not set; pass loss='squared_error' or another.")
         return Loss.from_json(self.getOrDefault(self.loss))
 
 

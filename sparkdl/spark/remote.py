@@ -46,6 +46,12 @@ def shared(session: SparkSession, data: bytes) -> Callable[[], bytes]:
     return partial(_of_file, name)
 
 
+def release(given: Callable[[], bytes]) -> None:
+    """Free what `shared` sent, once no task asks for it; over Spark Connect it stays until the session ends."""
+    if isinstance(given, partial) and given.func is _of_broadcast:
+        given.args[0].destroy()
+
+
 class Shipped:
     """What was shared with sessions: a stage's copies hold the same one, a deep copy and a pickle have a new one."""
 

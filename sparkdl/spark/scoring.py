@@ -126,7 +126,8 @@ class RowScoring(DeepParams, Saved):
     def _sent(self, session: SparkSession, stream: bool = False) -> Callable[[], bytes]:
         """Gives the weights on a worker; sent to every executor once, however often the model and its copies score."""
         weights = self._weights
-        assert weights is not None
+        if weights is None:
+            raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
         if stream and over_connect(session):
             return carried(packed(weights))
         return self._shipped.to(session, lambda: packed(weights))

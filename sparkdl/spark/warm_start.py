@@ -47,7 +47,7 @@ class WarmStart(DeepParams, Saved):
         Raises
         ------
         ValueError
-            There are no weights in it, or they are no numbers.
+            There are no weights in it, or they are no finite numbers.
         """
         if isinstance(value, (str, os.PathLike)):
             value = read_weights(os.fspath(value), SparkSession.active())
@@ -80,4 +80,10 @@ def _arrays(weights: Mapping[str, Any]) -> Weights:
     for path, array in arrays.items():
         if array.dtype.kind not in "fiu":
             raise ValueError(f"initialModel must hold arrays of numbers, received {array.dtype} as {path!r}.")
+        strange = array[~np.isfinite(array)]
+        if len(strange):
+            raise ValueError(
+                f"initialModel must hold finite numbers, received {strange[0]} in {path!r}; take weights of a fit that "
+                "did not diverge."
+            )
     return nested_weights(arrays)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from spark_cases import NETWORK, Array, a_model
 
-from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, Network
+from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, DeepRegressor, Network
 from sparkdl.layers import Conv, Dense, Flatten, Relu
 from sparkdl.layers.base import Weights
 from sparkdl.training import EarlyStopping
@@ -88,7 +88,7 @@ FITS: list[tuple[dict[str, Any], Change, str]] = [
     ({"validationIndicatorCol": "x"}, same, f"validationIndicatorCol names column 'x', {THERE_ARE}"),
     ({"featuresCols": ["features", "x"]}, same, f"featuresCols names column 'x', {THERE_ARE}"),
     ({}, twin, "'features', for which Spark finds 'features' and 'Features'; rename or drop one."),
-    ({"featuresCols": ["id"], "featuresCol": "features"}, same, "featuresCol is 'features' but featuresCols is"),
+    ({"featuresCols": ["id"], "featuresCol": "label"}, same, "featuresCol is 'label' but featuresCols is"),
     ({"predictionCol": "id"}, same, "Output column 'id' exists already; drop it or name another."),
     ({"predictionCol": "ID"}, same, "Output column 'ID' exists already as 'id'; drop it or name another."),
     ({"probabilityCol": "p", "predictionCol": "P"}, same, "Output column 'P' is asked for twice; give each output a"),
@@ -146,6 +146,17 @@ FITS: list[tuple[dict[str, Any], Change, str]] = [
 ]  # fmt: skip
 
 CALLS: list[tuple[type[Exception], Act, str]] = [
+    # a model that is none
+    (
+        ValueError,
+        lambda rows: DeepClassificationModel().setParams(network=NETWORK).transform(rows),
+        "loss of DeepClassificationModel is not set; pass loss='squared_error' or another.",
+    ),
+    (
+        ValueError,
+        lambda rows: DeepClassificationModel().setParams(network=NETWORK, loss="hinge").transform(rows),
+        "This DeepClassificationModel has no weights; take one from fit or load, or give it some.",
+    ),
     # Params that take no such value
     (TypeError, lambda rows: DeepClassifier(handleInvalid="eror"), "one of error, skip, keep, received 'eror'."),
     (TypeError, lambda rows: DeepClassifier(loss="cross"), "Loss is expected, received 'cross'; choose one of Abs"),

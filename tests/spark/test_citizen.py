@@ -81,7 +81,8 @@ def test_one_versus_rest_takes_the_class_whose_classifier_scores_highest(
     spark: SparkSession, labels: Array, units: int, loss: str
 ) -> None:
     rows = spark.createDataFrame(table(labels=labels)).cache()
-    classifier = learner(network=network(units), loss=loss, stepSize=0.1)
+    several = {"featuresCols": ["features"]} if units == 1 else {}  # beside the featuresCol that OneVsRest sets
+    classifier = learner(network=network(units), loss=loss, stepSize=0.1, **several)
     before = params(classifier)
     model = OneVsRest(classifier=classifier, parallelism=3).fit(rows)
     scores = []

@@ -60,7 +60,10 @@ def test_without_epochs_every_worker_returns_the_initial_weights(rows: DataFrame
 def test_a_frozen_body_keeps_its_bits_while_a_new_head_learns_from_scratch(rows: DataFrame) -> None:
     model = a_model()
     estimator = DeepClassifier(network=HEADED, maxIter=3, batchSize=24, stepSize=0.5, seed=9, initialModel=model)
+    sent = Path(rows.sparkSession.sparkContext._temp_dir)  # where a driver keeps what it broadcasts
+    before = len(list(sent.iterdir()))
     fitted = arrays(estimator.fit(rows))
+    assert len(list(sent.iterdir())) == before
     assert fitted.keys() == {"dense_1/kernel", "dense_1/bias", "head/kernel", "head/bias"}
     for path in ("dense_1/kernel", "dense_1/bias"):
         assert fitted[path].tobytes() == arrays(model)[path].tobytes()
@@ -96,6 +99,10 @@ def test_an_estimator_copies_saves_and_forgets_its_initial_weights(tmp_path: Pat
         ({}, "initialModel must be a model of sparkdl with weights, the path of one, or nested weights, received {}"),
         (lambda: DeepModel(), "with weights, the path of one, or nested weights, received {}"),
         (7, "or nested weights, received 7; a pipeline's model is among its stages"),
+        (
+            {"dense_1": {"kernel": [1.0, np.nan]}},
+            "must hold finite numbers, received nan in 'dense_1/kernel'; take weigh",
+        ),
         ({"dense_1": {"kernel": ["a"]}}, "must hold arrays of numbers, received <U1 as 'dense_1/kernel'"),
     ],
 )
