@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -64,12 +66,18 @@ def check_loss(loss: Loss, output_shape: Shape) -> None:
     """
     if loss.is_packaged():
         return
-    subject, rows = type(loss).__name__, _floats(*output_shape)
-    expected = {"losses": (ROWS,), "slopes": rows.shape, "metrics": (ROWS,), "predict": rows.shape}
-    calls = {"losses": (rows, rows), "slopes": (rows, rows), "metrics": (rows, rows), "predict": (rows,)}
-    for name, arguments in calls.items():
-        found = _traced(f"{name} of {subject}", getattr(loss, name), *arguments)
-        _check_shape(f"{name} of {subject}", expected[name], found)
+    rows = _floats(*output_shape)
+    classes = loss.takes_classes and math.prod(output_shape) > 1
+    labels = jax.ShapeDtypeStruct((ROWS,), "int32") if classes else rows
+    calls: dict[str, tuple[Callable[[Any, Any], Any], Shape]] = {
+        "losses": (lambda outputs, labels: loss.losses(outputs, loss.targets(outputs, labels)), (ROWS,)),
+        "slopes": (lambda outputs, labels: loss.slopes(outputs, loss.targets(outputs, labels)), rows.shape),
+        "metrics": (loss.metrics, (ROWS,)),
+        "predict": (lambda outputs, _: loss.predict(outputs), rows.shape),
+    }
+    for name, (call, expected) in calls.items():
+        subject = f"{name} of {type(loss).__name__}"
+        _check_shape(subject, expected, _traced(subject, call, rows, labels))
 
 
 def _floats(*row: int) -> jax.ShapeDtypeStruct:

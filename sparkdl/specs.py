@@ -97,10 +97,8 @@ class Spec:
             A function made the class, and has since made another that JSON would take for it.
         """
         function, local, name = self.type_name().partition(".<locals>.")
-        known = registry.get(self.type_name())
-        if (
-            local and known is not type(self) and not hasattr(self, "__slots__")
-        ):  # which @dataclass makes a second class
+        slotted = hasattr(self, "__slots__")  # @dataclass makes a second class for these
+        if local and not slotted and registry.get(self.type_name()) is not type(self):
             raise ValueError(
                 f"{function}() has made another class {name!r} since that of {self!r}, and JSON, which is how "
                 "specs travel, cannot tell the two; make what differs a field of one class."

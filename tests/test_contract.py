@@ -199,6 +199,23 @@ LOSSES: dict[str, tuple[Callable[[Array, Array], Array], str]] = {
 }
 
 
+def test_a_loss_may_take_the_numbers_of_classes_as_its_targets() -> None:
+    @dataclass(frozen=True)
+    class Chosen(Loss):
+        takes_classes = True
+
+        def targets(self, outputs: Array, labels: Array) -> Array:
+            return labels
+
+        def losses(self, outputs: Array, targets: Array) -> Array:
+            return -jnp.take_along_axis(outputs, targets[:, None], axis=1)[:, 0]
+
+        def metrics(self, outputs: Array, labels: Array) -> Array:
+            return (outputs.argmax(axis=1) == labels).astype(outputs.dtype)
+
+    assert training(loss=Chosen()).loss == Chosen()
+
+
 @pytest.mark.parametrize("kind", LOSSES)
 def test_a_loss_must_give_one_number_a_row(kind: str) -> None:
     function, sentence = LOSSES[kind]

@@ -6,6 +6,7 @@ Run as a program, this file is the user's: its layer is a class of `__main__`, i
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ import own_parts
 import pytest
 from own_parts import Pinball
 from pyspark.sql import SparkSession
-from spark_cases import FEATURES, arrays, assert_close, table
+from spark_cases import FEATURES, UNOPTIMIZED, arrays, assert_close, table
 
 from sparkdl import DeepEstimator, DeepModel, Network, specs, training
 from sparkdl.classes import install
@@ -140,7 +141,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where `train` has left its model and `found.json`."""
     folder = tmp_path_factory.mktemp("custom")
     done = subprocess.run(
-        [sys.executable, __file__, str(folder)], cwd=folder, capture_output=True, text=True, timeout=300
+        [sys.executable, __file__, str(folder)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {UNOPTIMIZED[0]: UNOPTIMIZED[1]},
     )
     assert done.returncode == 0, done.stderr
     return folder

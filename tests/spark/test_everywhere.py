@@ -192,11 +192,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     drivers = {kind: driver(kind, folder) for kind, folder in folders.items()}
     deadline = time.monotonic() + DEADLINE_SECONDS
     try:
+        while running := {kind: process for kind, process in drivers.items() if process.poll() is None}:
+            assert time.monotonic() < deadline, "\n".join(log(folders[kind]) for kind in running)
+            if "cluster" in running and trains_for_ever(running["cluster"], folders["cluster"]):
+                running["cluster"].kill()
+            time.sleep(0.2)
         for kind, process in drivers.items():
-            while process.poll() is None and not (kind == "cluster" and trains_for_ever(process, folders[kind])):
-                assert time.monotonic() < deadline, log(folders[kind])
-                time.sleep(0.1)
-            assert process.poll() == (None if kind == "cluster" else 0), log(folders[kind])
+            assert process.poll() == (-signal.SIGKILL if kind == "cluster" else 0), log(folders[kind])
     finally:
         for process in drivers.values():
             process.kill()

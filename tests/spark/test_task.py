@@ -83,7 +83,7 @@ def test_a_worker_takes_large_pages_and_keeps_compiled_programs_with_spark(
     assert "JAX_COMPILATION_CACHE_DIR" not in environment  # the worker inherits the user's
 
 
-OWN: dict[str, Any] = {"rows": (5, 1), "wrong": [], "port": 1, "alarm": {}}
+OWN: dict[str, Any] = {"rows": (5, 1), "weighing": (5, 1), "wrong": [], "port": 1, "alarm": {}}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_every_worker_says_the_same_of_what_does_not_fit(peer: dict[str, Any], s
 
 
 def test_workers_meet_when_one_of_them_has_no_rows() -> None:
-    peers = task._meet(Context(peers=[{"rows": (0, 0)}]), OWN, "cpu")  # type: ignore[arg-type]
+    peers = task._meet(Context(peers=[{"rows": (0, 0), "weighing": (0, 0)}]), OWN, "cpu")  # type: ignore[arg-type]
     assert [peer["rows"] for peer in peers] == [[5, 1], [0, 0]]
 
 
