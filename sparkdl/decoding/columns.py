@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image, is_number, is_vector
 from sparkdl.decoding.images import decode_bytes, decode_images
 from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded, Layout
 
@@ -28,8 +29,8 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     """
     columns = [_typed(column) for column in columns]
     kind = columns[0].type
-    images = _is_image(kind) or (_is_binary(kind) and layout.binary == "image")
-    layout.check_form(max(_depth(column.type) for column in columns), images, str(kind))
+    images = is_image(kind) or (is_binary(kind) and layout.binary == "image")
+    layout.check_form(max(depth_of(column.type) for column in columns), images, str(kind))
     decoded = _joined(columns, layout) if layout.param == "featuresCols" else _one(columns[0], layout)
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
 
@@ -63,37 +64,15 @@ def decode_flags(column: pa.Array, name: str) -> Decoded:
     return decoded._replace(values=decoded.values != 0)
 
 
-def is_number(kind: pa.DataType) -> bool:
-    """Whether Arrow's type is one of numbers."""
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
-    return any(test(kind) for test in tests)
-
-
 def _typed(column: pa.Array) -> pa.Array:
     """The column; as lists if it holds nulls without a type, as of SQL's NULL, and of pandas where all are None."""
     return column.cast(pa.list_(pa.float64())) if pa.types.is_null(column.type) else column
 
 
-def _is_struct_with(*names: str) -> Callable[[pa.DataType], bool]:
-    return lambda kind: pa.types.is_struct(kind) and {*names} <= {field.name for field in kind}
-
-
-_is_image = _is_struct_with("height", "width", "nChannels", "mode", "data")
-_is_vector = _is_struct_with("type", "size", "indices", "values")
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
 def _one(column: pa.Array, layout: Layout) -> Decoded:
-    if _is_binary(column.type):
+    if is_binary(column.type):
         return decode_bytes(column, layout.subject, layout)
-    if _is_image(column.type):
+    if is_image(column.type):
         return decode_images(column, layout.subject, layout)
     must = f"hold {layout.width} values a row {layout.purpose}"
     return _numbers(column, layout.subject, layout.shape, layout.dtype, must)
@@ -151,9 +130,9 @@ def _widths(column: pa.Array, subject: str) -> Array:
     """(n,) of the values in each row; -1 for null."""
     if is_number(column.type):
         return np.where(_nulls(column), -1, 1)
-    if _depth(column.type):
+    if depth_of(column.type):
         return _lengths(column)
-    if not _is_vector(column.type):
+    if not is_vector(column.type):
         raise _strange(column, subject)
     sizes = column.field("size").fill_null(-1).to_numpy(zero_copy_only=False)
     widths = np.where(_dense(column), _lengths(column.field("values")), sizes)
@@ -168,9 +147,9 @@ def _numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str,
         status = np.where(_nulls(column), NULL, WIDTH).astype(np.uint8)
         values = np.zeros((len(column), math.prod(shape)), dtype)
         return Decoded(values, status, _problem(column, status, subject, dtype, must))
-    if _depth(column.type):
+    if depth_of(column.type):
         return _lists(column, subject, shape, dtype, must)
-    if _is_vector(column.type):
+    if is_vector(column.type):
         return _vectors(column, subject, math.prod(shape), dtype, must)
     raise _strange(column, subject)
 
@@ -189,7 +168,7 @@ def _lists(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, m
     """(n, width) from lists, nested as far as they are; the innermost holds what is left of the shape."""
     status = np.zeros(len(column), np.uint8)
     good = np.arange(len(column))
-    level, depth = column, _depth(column.type)
+    level, depth = column, depth_of(column.type)
     sizes = (*shape[: depth - 1], math.prod(shape[depth - 1 :]))
     for size in sizes:
         lengths = _lengths(level).reshape(len(good), -1) if len(good) else np.zeros((0, 1), np.int64)
@@ -314,14 +293,6 @@ def _nulls(column: pa.Array) -> Array:
 def _dense(column: pa.Array) -> Array:
     """(n,) of bool: the Vectors, null ones too, that are not sparse."""
     return column.field("type").fill_null(1).to_numpy(zero_copy_only=False) != 0
-
-
-def _depth(kind: Any) -> int:
-    """How deep lists of numbers, or of nulls without a type, are nested; 0 for other types."""
-    if not _is_list(kind):
-        return 0
-    item = kind.value_type
-    return 1 if is_number(item) or pa.types.is_null(item) else (depth + 1 if (depth := _depth(item)) else 0)
 
 
 def _measured(value: Any) -> str:

@@ -20,6 +20,7 @@ Array = jax.Array
 Shape = tuple[int, ...]  # of one row, without the batch axis
 Weights = dict[str, Any]  # arrays by name; a network's are nested by layer name
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+DERIVED = ("delta", "gradient", "train_forward", "train_backward")  # by Layer, from forward
 
 
 def jitted(kernel: Kernel) -> Kernel:
@@ -88,7 +89,7 @@ class Layer(Spec):
                 f"{cls.__qualname__} overrides forward, but it would train by the train_forward it inherits; "
                 "override train_forward and train_backward too."
             )
-        derive_anew(cls, Layer, "forward", "delta", "gradient", "train_forward", "train_backward")
+        derive_anew(cls, Layer, "forward", *DERIVED)
 
     def output_shape(self, input_shape: Shape) -> Shape:
         """Shape of one row of y for a row of shape `input_shape`; ValueError if such rows do not fit."""
@@ -169,7 +170,7 @@ class StoringLayer(Layer):
     @classmethod
     def _derive_anew(cls) -> None:
         if overrides(cls, "forward", "forward_storing"):
-            derive_anew(cls, Layer, "forward", "delta", "gradient", "train_forward", "train_backward")
+            derive_anew(cls, Layer, "forward", *DERIVED)
         elif overrides(cls, "forward_storing", "delta_stored"):
             raise TypeError(
                 f"{cls.__qualname__} overrides forward_storing, but not the delta_stored that takes what it stores; "

@@ -1,0 +1,39 @@
+"""What the rows of an Arrow column are, by its type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+IMAGE = {"height", "width", "nChannels", "mode", "data"}  # fields of Spark's image struct
+VECTOR = {"type", "size", "indices", "values"}  # and of a Vector's
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether it is one of numbers, booleans and decimals too."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+    return any(test(kind) for test in tests)
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether it is one of bytes."""
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def is_image(kind: pa.DataType) -> bool:
+    """Whether it is that of Spark's image source."""
+    return pa.types.is_struct(kind) and {field.name for field in kind} >= IMAGE
+
+
+def is_vector(kind: pa.DataType) -> bool:
+    """Whether it is that of Vectors, dense or sparse."""
+    return pa.types.is_struct(kind) and {field.name for field in kind} >= VECTOR
+
+
+def depth_of(kind: Any) -> int:
+    """How deep lists of numbers, or of nulls without a type, are nested; 0 for other types."""
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return 0
+    item = kind.value_type
+    return 1 if is_number(item) or pa.types.is_null(item) else (depth + 1 if (depth := depth_of(item)) else 0)
