@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from sparkdl.spark import DeepRegressor as DeepRegressor
     from sparkdl.spark import register_function as register_function
 
+__all__ = [  # without the rooms, as sparkdl.spark, which would take the name of a shell's session
+    "DeepClassificationModel",
+    "DeepClassifier",
+    "DeepEstimator",
+    "DeepModel",
+    "DeepRegressionModel",
+    "DeepRegressor",
+    "Network",
+    "register_function",
+]
 __version__ = "0.1.0"
 
 # sparkdl.layers and sparkdl.training need no pyspark.

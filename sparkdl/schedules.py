@@ -37,6 +37,10 @@ class Schedule(Spec):
         """The factor as a function of the step count, given as a float; both totals are at least 1."""
         raise NotImplementedError(f"{type(self).__name__} has no curve.")
 
+    def looks_ahead(self) -> bool:
+        """Whether a step's factor may depend on the length of the whole run."""
+        return True
+
 
 @dataclass(frozen=True)
 class ConstantSchedule(Schedule):
@@ -44,6 +48,9 @@ class ConstantSchedule(Schedule):
 
     def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
         return optax.constant_schedule(1.0)
+
+    def looks_ahead(self) -> bool:
+        return not self.is_packaged()
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class OneCycle(Schedule):
     warmup_fraction : float, default 0.3
         Share of the run, in (0, 1), that goes up.
     start, end : float, default 1 / 25 and 4e-6
-        First and last factor.
+        Factor of the first step, and that which a step after the last would have.
     """
 
     warmup_fraction: float = 0.3
@@ -126,6 +133,9 @@ class PeriodicDecay(TimedSchedule):
         # The floor of a compiled quotient can be one too low: XLA may multiply by the reciprocal.
         return (lambda step: smooth(step - step % period)) if self.staircase else smooth
 
+    def looks_ahead(self) -> bool:
+        return not self.is_packaged()
+
     def decay(self, period: int) -> optax.Schedule:
         """The continuous decay."""
         raise NotImplementedError(f"{type(self).__name__} has no decay.")
@@ -171,6 +181,9 @@ class StepDecay(TimedSchedule):
         decay = ExponentialDecay(self.every, self.factor, staircase=True, unit=self.unit)
         return decay.curve(total_steps, steps_per_epoch)
 
+    def looks_ahead(self) -> bool:
+        return not self.is_packaged()
+
 
 @dataclass(frozen=True)
 class PolynomialDecay(TimedSchedule):
@@ -199,6 +212,9 @@ class PolynomialDecay(TimedSchedule):
         length = self.steps(self.length, total_steps, steps_per_epoch)
         return optax.polynomial_schedule(1.0, self.end, self.power, length)
 
+    def looks_ahead(self) -> bool:
+        return self.length is None or not self.is_packaged()
+
 
 @dataclass(frozen=True)
 class CosineDecay(TimedSchedule):
@@ -222,6 +238,9 @@ class CosineDecay(TimedSchedule):
 
     def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
         return optax.cosine_decay_schedule(1.0, self.steps(self.length, total_steps, steps_per_epoch), self.end)
+
+    def looks_ahead(self) -> bool:
+        return self.length is None or not self.is_packaged()
 
 
 @dataclass(frozen=True)

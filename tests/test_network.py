@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,6 +111,21 @@ def test_weights_are_named_by_type_and_position_or_by_the_layer() -> None:
 def test_layers_that_do_not_fit_are_named(layers: Any, input_shape: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Network(layers, input_shape=input_shape)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Dense(2, name=3), "name of Dense must be a str or None, received 3"),
+        (lambda: Dense(2, trainable="no"), "trainable of Dense must be a bool, received 'no'"),
+        (lambda: Dense(2, l2=math.nan), r"l2 of Dense must be a number in \[0, inf\), received nan"),
+        (lambda: Conv(2, (3, 3), l1="a"), r"l1 of Conv must be a number in \[0, inf\), received 'a'"),
+        (lambda: Dropout("0.5"), "rate of Dropout, .*received '0.5'"),
+    ],
+)
+def test_arguments_of_any_layer_are_checked(make: Callable[[], Layer], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize("method", ["output_shape", "summary", "multiply_adds"])

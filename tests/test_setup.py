@@ -264,3 +264,11 @@ def test_a_reduced_java_is_not_asked_for_the_module_it_lacks(
     options = ["-cp", "jars/*:a b", "-Xmx1g", INCUBATOR, "-Dname='a $b'", "", "org.apache.spark.Main"]
     done = subprocess.run([f"{find_java()}/bin/java", *options], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [option for option in options if option != INCUBATOR]
+
+
+def test_a_star_import_brings_the_stages_and_leaves_a_session_alone() -> None:
+    names: dict[str, object] = {"spark": "a session"}
+    exec("from sparkdl import *", names)
+    assert names["spark"] == "a session"
+    assert {"DeepClassifier", "DeepEstimator", "DeepRegressor", "Network", "register_function"} <= names.keys()
+    assert not {"training", "layers", "TYPE_CHECKING", "exports"} & names.keys()

@@ -14,7 +14,7 @@ import jax
 from jax import lax
 
 from sparkdl.initializers import HeNormal, Initializer, Zeros
-from sparkdl.specs import Spec, derive_anew, overrides
+from sparkdl.specs import Spec, check_range, derive_anew, overrides
 
 Array = jax.Array
 Shape = tuple[int, ...]  # of one row, without the batch axis
@@ -80,6 +80,13 @@ class Layer(Spec):
         super().__init_subclass__(**arguments)
         if not cls.is_packaged():
             cls._derive_anew()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, kinds in (("name", (str, type(None))), ("trainable", (bool,))):
+            if not isinstance(value := getattr(self, name), kinds):
+                must = " or ".join(kind.__name__ for kind in kinds).replace("NoneType", "None")
+                raise ValueError(f"{name} of {type(self).__name__} must be a {must}, received {value!r}.")
 
     @classmethod
     def _derive_anew(cls) -> None:
@@ -277,9 +284,7 @@ class KernelLayer(Layer):
         super().__post_init__()
         object.__setattr__(self, "kernel_initializer", Initializer.of(self.kernel_initializer))
         object.__setattr__(self, "bias_initializer", Initializer.of(self.bias_initializer))
-        for name in ("l1", "l2"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} of {type(self).__name__} must be at least 0, received {getattr(self, name)}.")
+        check_range(self, "[0, inf)", "l1", "l2")
 
     def penalties(self) -> dict[str, tuple[float, float]]:
         return {"kernel": (self.l1, self.l2)} if self.l1 or self.l2 else {}

@@ -28,10 +28,10 @@ class Dropout(RandomLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.rate < 1:
+        if isinstance(self.rate, (str, bool)) or not 0 <= self.rate < 1:
             raise ValueError(
                 f"rate of Dropout, the probability of dropping an input, must be at least 0 and below 1, "
-                f"received {self.rate}; Dropout(0.5) drops half of them."
+                f"received {self.rate!r}; Dropout(0.5) drops half of them."
             )
 
     def output_shape(self, input_shape: Shape) -> Shape:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Self, Unpack
@@ -26,6 +25,7 @@ from sparkdl.spark.scoring import Outputs, RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.spark.tuning import shared_fits
 from sparkdl.spark.warm_start import WarmStart
+from sparkdl.spark.weight_rows import read_only
 from sparkdl.training.options import MOST_ROWS, MOST_SEED, Training
 
 
@@ -38,21 +38,21 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
     Attributes
     ----------
     weights : nested dict of NumPy arrays
-        {layer name: {weight name: array}}.
+        {layer name: {weight name: array}}. They are read-only; those of a `copy.deepcopy` can be changed before it is
+        used.
     summary : TrainingSummary
         History of the fit; not kept by saving.
     """
 
     def __init__(self, weights: Weights | None = None, summary: TrainingSummary | None = None) -> None:
         super().__init__()
-        self._weights = weights
+        self._weights = None if weights is None else read_only(weights)
         self._summary = summary
         self._shipped = Shipped()
-        self._key = uuid.uuid4().hex
 
     @property
     def weights(self) -> Weights | None:
-        """The learned arrays, by layer and name."""
+        """The learned arrays, by layer and name; read-only, since workers keep them, but writable in a deep copy."""
         return self._weights
 
     @property

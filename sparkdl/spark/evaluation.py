@@ -49,7 +49,7 @@ def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -
     plan = EvaluationPlan(
         kind=kind,
         scoring=Scoring(
-            key=model._key,
+            key=model._shipped.key,
             network=network.to_json(),
             loss=loss.to_json(),
             batch=model.getBatchSize(),

@@ -211,6 +211,13 @@ class DeepParams(
                 raise TypeError(f"{type(self).__name__} has no Param {name!r}{hint}")
         return self._set(**{name: value for name, value in values.items() if value is not None})
 
+    def _set(self, **values: Any) -> Self:
+        """As Spark's, which copies Params by it; None takes a Param back, as one value of a grid may be."""
+        for name, value in values.items():
+            if value is None:
+                self.clear(self.getParam(name))
+        return super()._set(**{name: value for name, value in values.items() if value is not None})
+
     def getNumWorkers(self) -> int:
         """Barrier tasks that train together."""
         return self.getOrDefault(self.numWorkers)

@@ -18,7 +18,7 @@ from pyspark.ml.util import MLReadable, MLReader, MLWritable, MLWriter
 from pyspark.sql import SparkSession
 
 from sparkdl.layers.base import Weights
-from sparkdl.spark.weight_rows import assembled, digest, tables
+from sparkdl.spark.weight_rows import assembled, digest, read_only, tables
 from sparkdl.specs import MissingClass
 
 FORMAT = 2  # of the directory; 1 had neither paramsDigest nor weightsFiles
@@ -136,7 +136,7 @@ class Saved(MLWritable, MLReadable[Any]):
     def _restore(self, weights: Weights) -> None:
         """Take the weights that were saved with the stage."""
         self.getNetwork().check_weights(weights)  # type: ignore[attr-defined]
-        self._weights = weights
+        self._weights = read_only(weights)
 
 
 def read_weights(path: str, session: SparkSession) -> Weights:

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import tempfile
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -53,20 +54,27 @@ def release(given: Callable[[], bytes]) -> None:
 
 
 class Shipped:
-    """What was shared with sessions: a stage's copies hold the same one, a deep copy and a pickle have a new one."""
+    """What was shared with sessions: a stage's copies hold the same one, a deep copy and a pickle have a new one.
+
+    Attributes
+    ----------
+    key : str
+        What workers know it by, who ask for the bytes only if they have not kept what came of them.
+    """
 
     def __init__(self) -> None:
+        self.key = uuid.uuid4().hex
         self._given: dict[str, Callable[[], bytes]] = {}
 
     def __reduce__(self) -> tuple[type[Shipped], tuple[()]]:
-        return Shipped, ()  # a broadcast variable cannot be copied
+        return Shipped, ()  # a broadcast variable cannot be copied, and the copy's weights may be changed
 
     def to(self, session: SparkSession, data: Callable[[], bytes]) -> Callable[[], bytes]:
         """What `shared` gives for these bytes, which are asked for where the session was not sent them yet."""
-        key = identity(session)
-        if key not in self._given:
-            self._given[key] = shared(session, data())
-        return self._given[key]
+        where = identity(session)
+        if where not in self._given:
+            self._given[where] = shared(session, data())
+        return self._given[where]
 
 
 def carried(data: bytes) -> Callable[[], bytes]:

@@ -104,8 +104,8 @@ class HasRun(HasCheckpointInterval):
         """Steps between TensorBoard's scalars."""
         return self.getOrDefault(self.logInterval)
 
-    def setEarlyStopping(self, value: EarlyStopping | str) -> Self:
-        """Set when to stop early; `clear(estimator.earlyStopping)` takes it back."""
+    def setEarlyStopping(self, value: EarlyStopping | str | None) -> Self:
+        """Set when to stop early; None takes it back."""
         return self._set(earlyStopping=value)
 
     def setCheckpointDir(self, value: str) -> Self:

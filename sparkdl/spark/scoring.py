@@ -34,7 +34,6 @@ class RowScoring(DeepParams, Saved):
     """The part of a model that scores rows; the model gives weights and heads."""
 
     _shipped: Shipped
-    _key: str
 
     def score_rows(self, dataset: DataFrame, lossCol: str = "loss") -> DataFrame:
         """Add the loss of each row: where the model is wrong, or the label is.
@@ -109,7 +108,7 @@ class RowScoring(DeepParams, Saved):
 
     def _scoring(self, layout: Layout, activations: dict[str, str], loss_column: str = "") -> Scoring:
         return Scoring(
-            key=self._key,
+            key=self._shipped.key,
             network=self.getNetwork().to_json(),
             loss=self.getLoss().to_json(),
             batch=self.getBatchSize(),

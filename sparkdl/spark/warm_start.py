@@ -76,7 +76,7 @@ class WarmStart(DeepParams, Saved):
 
 
 def _arrays(weights: Mapping[str, Any]) -> Weights:
-    arrays = {path: np.asarray(value) for path, value in named_arrays(weights)}
+    arrays = {path: np.array(value) for path, value in named_arrays(weights)}
     for path, array in arrays.items():
         if array.dtype.kind not in "fiu":
             raise ValueError(f"initialModel must hold arrays of numbers, received {array.dtype} as {path!r}.")

@@ -84,3 +84,11 @@ def _rows(weights: Weights) -> Iterator[dict[str, Any]]:
 
 def _little_endian(array: Any) -> np.ndarray[Any, Any]:
     return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def read_only(weights: Weights) -> Weights:
+    """The same arrays, which cannot be changed by these names."""
+    arrays = {path: np.asarray(value).view() for path, value in named_arrays(weights)}
+    for array in arrays.values():
+        array.flags.writeable = False
+    return nested_weights(arrays)

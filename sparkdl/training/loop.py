@@ -30,7 +30,7 @@ from sparkdl.training.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
 from sparkdl.training.step import Settings, abstract_rows, initial_state, local_workers, replicate
-from sparkdl.training.stopping import Stopper, diverged
+from sparkdl.training.stopping import Stopper, are_finite, diverged
 from sparkdl.transfer import started_from
 
 
@@ -142,7 +142,7 @@ class _Run:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
         compile_seconds = time.perf_counter() - started
 
-        self._keep_good()
+        self.good = self.at.epoch, _own(self.state.weights)
         self.began = time.perf_counter()
         with closing(self.logs):
             while self.at.epoch < plan.epochs and not self.at.stopped:
@@ -246,14 +246,19 @@ class _Run:
         return improved
 
     def _note_divergence(self, epoch: int, step: int, loss: float) -> None:
-        if not self.at.stopped:
-            bound = self.stopper.plan.max_loss if self.stopper else None
-            self.at.stopped = diverged(epoch, step, loss, math.inf if bound is None else bound)
-            self.diverged = not math.isfinite(loss)
+        bound = self.stopper.plan.max_loss if self.stopper else None
+        if reason := diverged(epoch, step, loss, math.inf if bound is None else bound):
+            self.at.stopped, self.diverged = self.at.stopped or reason, True
 
     def _keep_good(self) -> None:
+        """Keep the weights after an epoch, when workers hold equal ones, unless it led them astray."""
         weights = _own(self.state.weights)
-        if not self.diverged and all(np.isfinite(array).all() for array in jax.tree.leaves(weights)):
+        if not self.diverged and not are_finite(weights):  # its last step did, whose loss was of those before
+            self.diverged = True
+            self.at.stopped = self.at.stopped or (
+                f"the weights were not finite after epoch {self.at.epoch}; try a smaller stepSize or clip_norm"
+            )
+        if not self.diverged:
             self.good = self.at.epoch, weights
 
     def _note_lateness(self) -> None:
@@ -296,7 +301,8 @@ class _Run:
             if not found and self.folder.others():
                 self.notes.append(
                     f"checkpointDir {self.plan.checkpoints.directory!r} holds checkpoints of other runs only (with "
-                    "another network, other Params, rows or number of workers); this one started anew."
+                    "another network, other Params, rows or number of workers, or another maxIter where the step size "
+                    "depends on it); this one started anew."
                 )
         data = from_first(data, self.mesh)
         if data is None:
@@ -345,12 +351,15 @@ class _Run:
             self.folder.close()
             self.notes += self.folder.notes
         stopper = self.stopper
-        weights = _own(self.state.weights)
+        which = ""
         if stopper and stopper.plan.restore_best and self.best is not None:
-            weights = self.best
+            weights, which = self.best, "those of the best check"
         elif self.diverged:
             epochs, weights = self.good
             which = f"those after epoch {epochs}" if epochs else "the initial ones"
+        else:
+            weights = _own(self.state.weights)
+        if self.diverged:
             self.notes.append(f"Training stopped: {self.at.stopped}. The model's weights are {which}.")
         return Result(
             weights,

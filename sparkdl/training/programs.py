@@ -15,7 +15,7 @@ from sparkdl.initializers import Initializer
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
-from sparkdl.schedules import ConstantSchedule
+from sparkdl.schedules import Schedule
 from sparkdl.specs import Spec
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.options import Training
@@ -54,7 +54,6 @@ class Program(NamedTuple):
     def of(cls, plan: Training, steps: int, mesh: Mesh) -> Program:
         """That of a run with so many steps an epoch."""
         optimizer = Optimizer.of(plan.optimizer)
-        scheduled = optimizer.schedule != ConstantSchedule()
         return cls(
             _without_initializers(plan.network),
             Loss.of(plan.loss),
@@ -63,7 +62,7 @@ class Program(NamedTuple):
             mesh,
             plan.dtype,
             steps,
-            steps * plan.epochs if scheduled else 1,
+            steps * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
         )
 
     def step(

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from sparkdl.layers.base import Weights
 from sparkdl.network import named_arrays, nested_weights
 from sparkdl.optimizers import Optimizer
-from sparkdl.schedules import ConstantSchedule, Schedule
+from sparkdl.schedules import Schedule
 from sparkdl.training.batches import Shard
 from sparkdl.training.collectives import gathered
 from sparkdl.training.exchange import Exchange
@@ -121,13 +121,13 @@ def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | 
     for name, array in named_arrays(initial or {}):
         start.update(name.encode() + np.ascontiguousarray(array).tobytes())
     digests = [[shard.digest() for shard in share.shards] or [0] * local_workers(mesh) for share in shares]
-    scheduled = Schedule.of(Optimizer.of(plan.optimizer).schedule) != ConstantSchedule()
+    schedule = Schedule.of(Optimizer.of(plan.optimizer).schedule)
     facts = {
         "training": same.to_json(),
         "rows": [share.lengths for share in shares],
         "shapes": [[part.dtype.str, *part.shape[1:]] for part in shares[0].shards[0].chunks[0]],
         "digests": gathered(spread(np.array(digests, np.uint32).T, mesh), mesh).tolist(),
         "initial": start.hexdigest(),
-        "epochs": plan.epochs if scheduled else None,  # a schedule may look at the whole length of a run
+        "epochs": plan.epochs if schedule.looks_ahead() else None,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

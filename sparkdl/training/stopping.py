@@ -6,6 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+import numpy as np
+
 from sparkdl.specs import Spec, check_range
 
 MONITORS = ("loss", "metric", "validation_loss", "validation_metric")
@@ -32,7 +35,8 @@ class EarlyStopping(Spec):
         Stop once a step ends later than so many seconds of training (without compiling): two steps after it, as all
         workers must learn of it.
     max_loss : float, optional
-        Stop when the mean loss of one step's rows is above. One that is not finite always stops.
+        Stop when the mean loss of one step's rows is above, as one that is not finite always does: the model then has
+        the weights after the last epoch before, unless `restore_best` has others.
     every : int, default 1
         Epochs or steps from one check to the next.
     unit : str, default "epoch"
@@ -154,6 +158,11 @@ def diverged(epoch: int, step: int, loss: float, bound: float = math.inf) -> str
         return None
     limit = f", above {bound:g}" if math.isfinite(loss) else ""
     return f"the loss was {loss:g}{limit} at step {step} of epoch {epoch + 1}; try a smaller stepSize or clip_norm"
+
+
+def are_finite(weights: Any) -> bool:
+    """Whether all arrays of a tree hold finite numbers only."""
+    return all(np.isfinite(array).all() for array in jax.tree.leaves(weights))
 
 
 def _moment(epoch: int, step: int, value: float) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -204,7 +205,7 @@ class ThresholdSharing(Exchange):
 
     def init(self, learned: object) -> Memory:
         """No residual yet."""
-        flat, _ = ravel_pytree(learned)
+        flat, _ = _raveled(learned)
         if flat.size >= 2**31 - 32:
             raise ValueError(f"ThresholdSharing takes up to 2**31 - 33 weights, received {flat.size}; use AllReduce.")
         first = jnp.asarray(Threshold.of(self.threshold).first(), flat.dtype)
@@ -212,7 +213,7 @@ class ThresholdSharing(Exchange):
 
     def apply(self, sums: Sums, params: Params, state: Memory, update: Update, moment: Moment) -> Agreed:
         workers = lax.axis_size(WORKERS)
-        gradient, restore = ravel_pytree(sums.gradient)
+        gradient, restore = _raveled(sums.gradient)
         weight = sums.totals[2]
         residual = state.residual + gradient * reciprocal(weight)
         reach = jnp.where(weight > 0, state.threshold, jnp.inf)
@@ -253,7 +254,7 @@ class ThresholdSharing(Exchange):
         """The forms there are, from the shortest message to the longest."""
         bitmap = Bitmap(size)
         sparse = [Indices(size, capacity) for capacity in sorted({-int(-size * part // 1) for part in ROOM})]
-        if self.form == "bitmap" or not size:
+        if self.form == "bitmap":
             return [bitmap]
         if self.form == "sparse":
             return [*sparse]
@@ -263,6 +264,12 @@ class ThresholdSharing(Exchange):
         """The next step's threshold, the same on all workers."""
         active = (headers.totals[:, 2] > 0).sum(dtype=threshold.dtype)
         passed = headers.passed.astype(threshold.dtype).sum()
-        sparsity = passed / (jnp.maximum(active, 1) * max(size, 1))
+        sparsity = passed / (jnp.maximum(active, 1) * size)
         adjusted = Threshold.of(self.threshold).adjusted(threshold, sparsity)
         return jnp.where(active > 0, jnp.maximum(adjusted, SMALLEST), threshold)
+
+
+def _raveled(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
+    """All arrays of a tree as one, and the way back; a 0 where nothing is learned, as XLA does not place no numbers."""
+    flat, restore = ravel_pytree(tree)
+    return (flat, restore) if flat.size else (jnp.zeros(1, flat.dtype), lambda padded: restore(padded[:0]))

@@ -36,6 +36,7 @@ from sparkdl.training.programs import Program, initialization
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Share
 from sparkdl.training.step import Settings, abstract_rows, initial_state, replicate
+from sparkdl.training.stopping import are_finite
 from sparkdl.transfer import started_from
 
 SMALL = 120_000  # weights of a network whose steps are faster together on a CPU
@@ -121,10 +122,11 @@ class _Together:
         while len(epochs) < self.plans[0].epochs and finite.any():
             epochs.append(self._train_epoch(len(epochs), finite))
         weights = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0))[0], self.state.weights)
+        each = [jax.tree.map(itemgetter(run), weights) for run in range(len(self.plans))]
         stopped = f"all {len(epochs)} epochs are done"
         return [
-            Result(jax.tree.map(itemgetter(run), weights), list(history), compiling, stopped) if finite[run] else None
-            for run, history in enumerate(zip(*epochs, strict=True))
+            Result(own, list(history), compiling, stopped) if good and are_finite(own) else None
+            for own, good, history in zip(each, finite, zip(*epochs, strict=True), strict=True)
         ]
 
     def _compile(self, initial: Sequence[Weights | None]) -> None:

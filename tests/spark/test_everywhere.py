@@ -266,6 +266,10 @@ def test_a_model_is_loaded_as_it_was_saved(told: dict[str, dict[str, Any]]) -> N
     assert [kind for kind in MASTERS if not told[kind]["loaded"]] == []
 
 
+def test_a_save_over_connect_logs_no_error_of_the_server(folders: dict[str, Path]) -> None:
+    assert "PATH_NOT_FOUND" not in log(folders["connect"])
+
+
 def test_an_executor_that_is_killed_does_not_change_the_weights(folders: dict[str, Path]) -> None:
     struck, undisturbed = (dict(np.load(folders[kind] / "long.npz")) for kind in ("cluster", "classic"))
     assert json.loads((folders["cluster"] / "resumed.json").read_text())[0] >= 20

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.tuning import CrossValidatorModel, ParamGridBuilder, TrainValidationSplit
@@ -136,6 +138,30 @@ def test_a_copy_is_independent() -> None:
     assert estimator.getMaxIter() == 2
     copy.setSeed(9)
     assert estimator.getSeed() == 0
+
+
+def test_none_takes_a_param_back() -> None:
+    stopping = EarlyStopping("loss", 2)
+    estimator = DeepClassifier(network=NETWORK, earlyStopping=stopping, maxIter=2, thresholds=[0.3, 0.7])
+    without = estimator.copy({estimator.earlyStopping: None, estimator.maxIter: None})
+    assert without.getEarlyStopping() is None
+    assert without.getMaxIter() == DeepClassifier().getMaxIter()
+    assert estimator.getEarlyStopping() == stopping
+    assert not estimator.setThresholds(None).isSet("thresholds")  # type: ignore[arg-type]
+
+
+def test_stages_can_be_pickled() -> None:
+    estimator = DeepClassifier(network=NETWORK, maxIter=2)
+    again = pickle.loads(pickle.dumps(estimator))
+    assert (again.uid, again.getNetwork(), again.getMaxIter()) == (estimator.uid, NETWORK, 2)
+
+
+def test_what_a_caller_does_to_initial_weights_afterwards_changes_nothing() -> None:
+    given = {"dense_1": {"bias": np.ones(2)}}
+    estimator = DeepClassifier(initialModel=given)
+    given["dense_1"]["bias"][:] = 7
+    kept = estimator.getInitialWeights()
+    assert kept is not None and (kept["dense_1"]["bias"] == 1).all()
 
 
 def test_a_copied_model_keeps_its_weights_and_changes_alone() -> None:

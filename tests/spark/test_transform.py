@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -203,10 +204,28 @@ def test_a_model_sends_its_weights_once_with_all_of_its_copies(
     assert len(sent) == 3
 
 
-def test_a_deep_copy_of_a_model_that_has_scored_scores(rows: DataFrame) -> None:
+@pytest.mark.parametrize("duplicate", [deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_duplicate_of_a_model_that_has_scored_scores_with_weights_of_its_own(
+    rows: DataFrame, duplicate: Callable[[Any], Any]
+) -> None:
     model = a_model()
-    expected = collected(model.transform(rows), "prediction")
-    assert_near(*collected(deepcopy(model).transform(rows), "prediction"), *expected)
+    before = collected(model.transform(rows), "probability")
+    other = duplicate(model)
+    for layer in other.weights.values():
+        for array in layer.values():
+            array *= -2
+    assert_near(*collected(other.transform(rows), "probability"), softmax(outputs(arrays(other), FEATURES)))
+    assert_near(*collected(model.transform(rows), "probability"), *before)
+
+
+def test_weights_that_workers_may_keep_cannot_be_changed(tmp_path: Path, spark: SparkSession) -> None:
+    given = {"dense_1": {"kernel": np.ones((4, 1), "float32"), "bias": np.zeros(1, "float32")}}
+    model = DeepRegressionModel(given).setParams(network=ONE)
+    model.save(str(tmp_path / "model"))
+    for each in (model, DeepRegressionModel.load(str(tmp_path / "model"))):
+        with pytest.raises(ValueError, match="read-only"):
+            each.weights["dense_1"]["bias"][:] = 7
+    given["dense_1"]["bias"][:] = 0  # a caller's own
 
 
 def test_a_column_name_may_hold_a_dot(rows: DataFrame) -> None:

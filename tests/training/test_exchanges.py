@@ -145,6 +145,14 @@ def test_it_comes_back_from_json_and_by_its_name(exchange: Exchange) -> None:
 
 
 @each_exchange
+def test_a_network_of_which_nothing_is_learned_trains(exchange: Exchange) -> None:
+    frozen = plan(exchange, dtype="float32")
+    result = trained(replace(frozen, network=frozen.network.frozen("only")), (15, 0, 9))
+    assert not kernel(result).any()
+    assert [epoch.rows for epoch in result.history] == [24, 24]
+
+
+@each_exchange
 def test_one_worker_alone_sends_nothing(exchange: Exchange) -> None:
     result = trained(plan(exchange), (24,))
     assert [epoch.bytes for epoch in result.history] == [0.0, 0.0]

@@ -14,7 +14,7 @@ from sparkdl import Network, training
 from sparkdl.layers import Dense, Dropout, Tanh
 from sparkdl.network import named_arrays
 from sparkdl.optimizers import Adam
-from sparkdl.schedules import CosineDecay
+from sparkdl.schedules import CosineDecay, ExponentialDecay, PolynomialDecay, Schedule, StepDecay
 from sparkdl.training import Checkpoints, EarlyStopping, Result
 from sparkdl.training.collectives import from_first
 from sparkdl.training.exchange import WORKERS
@@ -103,7 +103,22 @@ def test_another_run_starts_anew_beside_it_and_says_so(tmp_path: Path, change: d
 def test_a_schedule_of_another_length_is_another_run(tmp_path: Path) -> None:
     optimizer = Adam(schedule=CosineDecay())
     fit(tmp_path, epochs=2, optimizer=optimizer)
-    assert fit(tmp_path, epochs=3, optimizer=optimizer).resumed is None
+    other = fit(tmp_path, epochs=3, optimizer=optimizer)
+    assert other.resumed is None
+    assert "or another maxIter where the step size depends on it" in other.notes[0]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [StepDecay(1, 0.5), ExponentialDecay(3, 0.5), CosineDecay(length=30), PolynomialDecay(length=2, unit="epoch")],
+    ids=lambda schedule: type(schedule).__name__,
+)
+def test_a_schedule_that_knows_no_end_goes_on_with_more_epochs(tmp_path: Path, schedule: Schedule) -> None:
+    optimizer = Adam(schedule=schedule)
+    fit(tmp_path, epochs=2, optimizer=optimizer)
+    longer = fit(tmp_path, epochs=3, optimizer=optimizer)
+    assert longer.resumed == [2, 0]
+    assert same(longer, fit(epochs=3, optimizer=optimizer))
 
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, whole: Result) -> None:

@@ -125,6 +125,31 @@ def test_a_run_that_diverges_ends_with_the_last_weights_that_were_any_good(devic
         np.testing.assert_array_equal(array, other, err_msg=name)
 
 
+def test_a_loss_above_its_bound_leaves_no_weights_of_the_steps_that_led_there() -> None:
+    options: dict[str, Any] = {"step_size": 1e18, "batch_size": 10, "loss": "squared_hinge"}
+    plan = EarlyStopping("loss", max_loss=1000.0)
+    result = training.fit(NETWORK, ROWS, epochs=5, early_stopping=plan, **options)
+    assert ", above 1000 at step 2 of epoch 1" in result.stop_reason
+    assert result.notes == [f"Training stopped: {result.stop_reason}. The model's weights are the initial ones."]
+    initial = training.fit(NETWORK, ROWS, epochs=0, **options)
+    for (_, array), (_, other) in zip(named_arrays(result.weights), named_arrays(initial.weights), strict=True):
+        np.testing.assert_array_equal(array, other)
+
+
+def test_the_last_step_may_be_the_one_that_diverges() -> None:
+    rows = (100 * X, ROWS[1])
+    result = training.fit(NETWORK, rows, epochs=1, batch_size=60, step_size=1e38, loss="squared_hinge")
+    assert result.stop_reason == "the weights were not finite after epoch 1; try a smaller stepSize or clip_norm"
+    assert result.notes == [f"Training stopped: {result.stop_reason}. The model's weights are the initial ones."]
+    assert all(np.isfinite(array).all() for _, array in named_arrays(result.weights))
+
+
+def test_a_run_that_diverges_says_so_too_where_the_best_weights_are_restored() -> None:
+    result = fit(EarlyStopping("loss", None), step_size=30.0, loss="squared_hinge", epochs=30)
+    assert result.stop_reason.startswith("the loss was ")
+    assert result.notes == [f"Training stopped: {result.stop_reason}. The model's weights are those of the best check."]
+
+
 def test_time_runs_out_within_an_epoch() -> None:
     result = fit(EarlyStopping(max_seconds=1e-9), devices=3)
     assert result.stop_reason == "max_seconds 1e-09 of training have passed"

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from sparkdl import Network
 from sparkdl.initializers import GlorotUniform
-from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Tanh
+from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Rescale, Tanh
 from sparkdl.network import named_arrays
 from sparkdl.optimizers import SGD, AdamW
 from sparkdl.training import Training, programs, step, together
@@ -101,6 +101,15 @@ def test_one_that_diverges_leaves_the_others_alone() -> None:
     alone = [train(plan, share((23,)), share((0,)), mesh((23,))) for plan in plans]
     assert "the loss was" in results[1].stop_reason and results[1].stop_reason == alone[1].stop_reason
     assert_alike([results[0], results[2]], [alone[0], alone[2]])
+
+
+def test_one_whose_last_step_diverges_leaves_them_alone_too() -> None:
+    network = Network([Rescale(1000.0), Dense(3)], input_shape=(4,))
+    plan = Training(network, optimizer=SGD(), epochs=1, batch_size=23)
+    plans = [replace(plan, step_size=size) for size in (1e-3, 3e38)]
+    results = together.train_all(plans, share((23,)), share((0,)), mesh((23,)))
+    assert "not finite after epoch 1" in results[1].stop_reason
+    assert_alike(results, [train(plan, share((23,)), share((0,)), mesh((23,))) for plan in plans])
 
 
 def test_runs_that_differ_in_settings_share_their_programs() -> None:
