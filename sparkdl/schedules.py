@@ -38,7 +38,7 @@ class Schedule(Spec):
         raise NotImplementedError(f"{type(self).__name__} has no curve.")
 
     def looks_ahead(self) -> bool:
-        """Whether a step's factor may depend on the length of the whole run."""
+        """Whether a step's factor may depend on the length of the run, as for all we know that of a user's own does."""
         return True
 
 

@@ -15,6 +15,7 @@ from sparkdl.network import Network, named_arrays, nested_weights
 from sparkdl.spark.forward import packed
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved, read_weights
+from sparkdl.spark.weight_rows import read_only
 from sparkdl.transfer import shared_layers
 
 
@@ -72,7 +73,7 @@ class WarmStart(DeepParams, Saved):
         return packed({name: self._weights[name] for name in shared_layers(network.abstract_weights(), self._weights)})
 
     def _restore(self, weights: Weights) -> None:
-        self._weights = weights
+        self._weights = read_only(weights)
 
 
 def _arrays(weights: Mapping[str, Any]) -> Weights:
@@ -86,4 +87,4 @@ def _arrays(weights: Mapping[str, Any]) -> Weights:
                 f"initialModel must hold finite numbers, received {strange[0]} in {path!r}; take weights of a fit that "
                 "did not diverge."
             )
-    return nested_weights(arrays)
+    return read_only(nested_weights(arrays))
