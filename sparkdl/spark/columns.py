@@ -170,6 +170,22 @@ def numbers(dataset: DataFrame, name: str, param: str) -> Column:
     return _sent(dataset, name, param, NUMBER)
 
 
+def in_rows(dataset: DataFrame) -> DataFrame:
+    """The dataset, whose Vectors come as rows: Spark 4.3 fails to hand those of a Parquet file to an Arrow UDF.
+
+    Its vectorized reader feeds the UDF's columns directly, and has no Arrow type for a user-defined one. A choice
+    between a Vector and itself, which Spark cannot know to be none, makes rows of the columns, and costs nothing where
+    no Vector is read.
+    """
+    either, names = F.spark_partition_id() >= 0, [name.lower() for name in dataset.columns]
+    vectors = {field.name: field.metadata for field in dataset.schema if '"type":"udt"' in field.json()}
+    if any(names.count(name.lower()) > 1 for name in vectors):  # as a join may leave them
+        return dataset.where(either)
+    chosen = {name: F.when(either, _column(name)).otherwise(_column(name)) for name in vectors}
+    kept = {name: column.alias(name, metadata=vectors[name]) for name, column in chosen.items()}
+    return dataset.withColumns(kept) if kept else dataset
+
+
 def check_frame(dataset: DataFrame, action: str) -> None:
     """Raise TypeError for what is no DataFrame of Spark."""
     if not hasattr(dataset, "sparkSession"):
@@ -248,6 +264,11 @@ def _sent(dataset: DataFrame, name: str, param: str, kinds: dict[str, ColumnType
     found = dataset.schema[name].dataType
     for kind in kinds.values():
         if kind.accepts(found):
-            escaped = name.replace("`", "``")
-            return kind.sent(F.col(f"`{escaped}`"), found)
+            return kind.sent(_column(name), found)
     raise ValueError(f"{param} {name!r} must be {' or '.join(kinds)}, received {found.simpleString()}; cast it.")
+
+
+def _column(name: str) -> Column:
+    """That of this name, dots and all."""
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")

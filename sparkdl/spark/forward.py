@@ -31,7 +31,7 @@ KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a Python worker at a time
 # On a CPU:
 LAYER_BYTES = 4 << 20  # of what a layer reads and writes for the rows of a part
 LEAST_ROWS = 8
-CALL_BYTES, CALL_ROWS = 2 << 20, 512  # of what a call takes and gives, and of its rows; it costs some 20 microseconds
+CALL_BYTES, CALL_ROWS = 4 << 20, 1024  # of what a call takes and gives, and of its rows; it costs some 20 microseconds
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import Column, SparkSession
 
 from sparkdl.spark.arrow_udf import Batch, arrow_udf
 from sparkdl.spark.columns import layout_of
-from sparkdl.spark.inference import result_type, structs
+from sparkdl.spark.inference import result_type, results
 from sparkdl.spark.scoring import RowScoring
 
 OUTPUTS = ("rawPrediction", "probability", "prediction")  # each a Param of that name and "Col"
@@ -82,8 +82,7 @@ def register_function(
         return batch
 
     def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
-        for struct in structs(map(checked, batches), scoring, weights, {output: head}, lists):
-            yield struct.flatten()[0]
+        return results(map(checked, batches), scoring, weights, {output: head}, lists)
 
     return spark.udf.register(name, arrow_udf(predict, result_type(scoring, is_list)))
 

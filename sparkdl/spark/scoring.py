@@ -13,7 +13,7 @@ from sparkdl.decoding.layout import Layout
 from sparkdl.spark import columns
 from sparkdl.spark.forward import Scoring, packed
 from sparkdl.spark.heads import Heads
-from sparkdl.spark.inference import in_rows, scored
+from sparkdl.spark.inference import scored
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.remote import Shipped, carried, over_connect
@@ -92,10 +92,10 @@ class RowScoring(DeepParams, Saved):
         functions: Heads = {name: head for name, (head, _) in heads.items()}
         vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
         weights = self._sent(dataset.sparkSession, dataset.isStreaming)
-        struct = f"{self.uid}_scores"
-        result = in_rows(dataset).withColumn(struct, scored(read, scoring, weights, functions, vectors))
+        scores = f"{self.uid}_scores"
+        result = columns.in_rows(dataset).withColumn(scores, scored(read, scoring, weights, functions, vectors))
         vectors |= set(activations.values())
-        outputs = {name: F.col(struct)[name] for name in added}
+        outputs = {name: F.col(scores)[name] if len(added) > 1 else F.col(scores) for name in added}
         handle = self.getHandleInvalid()
         valid = outputs[min(added, key=lambda name: name not in vectors)].isNotNull()  # a NaN may become null
         if handle == "skip":
@@ -104,7 +104,7 @@ class RowScoring(DeepParams, Saved):
             # Spark casts by itself, but not after an operator of a stream that keeps state.
             vector = array_to_vector(outputs[name].cast("array<double>"))
             outputs[name] = F.when(valid, vector) if handle == "keep" else vector
-        return result.withColumns(outputs).drop(struct)
+        return result.withColumns(outputs).drop(scores)
 
     def _scoring(self, layout: Layout, activations: dict[str, str], loss_column: str = "") -> Scoring:
         return Scoring(

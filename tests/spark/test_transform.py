@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.ml.functions import array_to_vector
-from pyspark.ml.linalg import Vectors
+from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
 from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, arrays, centred, outputs, softmax, table
 
 from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
@@ -24,7 +25,7 @@ from sparkdl.decoding.layout import Layout
 from sparkdl.layers import Dense, Flatten, Rescale
 from sparkdl.spark import forward, inference, remote
 from sparkdl.spark.forward import packed
-from sparkdl.spark.inference import structs
+from sparkdl.spark.inference import results
 
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
 
@@ -242,11 +243,42 @@ def test_columns_that_nobody_asks_for_are_not_made_vectors(rows: DataFrame) -> N
     assert [plan.count("Project [UDF(") for plan in plans] == [1, 0], plans
 
 
+def test_vectors_that_nobody_reads_leave_a_parquet_file_s_batches_as_they_are(rows: DataFrame, tmp_path: Path) -> None:
+    path, metadata = str(tmp_path / "rows"), {"ml_attr": {"num_attrs": 4}}
+    vectors = rows.withColumn("vector", array_to_vector(F.col("features").cast("array<double>")))
+    vectors.withMetadata("vector", metadata).write.parquet(path)
+    scored = a_model().transform(rows.sparkSession.read.parquet(path))
+    assert scored.schema["vector"] == StructField("vector", VectorUDT(), metadata=metadata)
+    plans = [
+        scored.select(*names)._jdf.queryExecution().optimizedPlan().toString()
+        for names in (["prediction"], ["prediction", "vector"])
+    ]
+    assert ["SPARK_PARTITION_ID" in plan for plan in plans] == [False, True], plans
+    assert scored.select("vector", "prediction").count() == rows.count()
+    twice = scored.drop("rawPrediction", "probability", "prediction")
+    twice = twice.join(twice.select("id", F.col("vector")), "id")
+    assert twice.columns.count("vector") == 2
+    assert len(a_model().transform(twice).select("prediction").collect()) == rows.count()
+
+
+@pytest.mark.parametrize("handle, expected", [("keep", [None, 1]), ("skip", [1])])
+def test_a_model_of_one_column_treats_bad_rows_as_others_do(
+    spark: SparkSession, handle: str, expected: list[int | None]
+) -> None:
+    model = a_model(handleInvalid=handle, rawPredictionCol="", probabilityCol="")
+    rows = spark.createDataFrame([(0, [1.0, np.nan, 1.0, 1.0]), (1, [1.0, 1.0, 1.0, 1.0])], ["id", "features"])
+    scored = model.transform(rows)
+    assert scored.columns == ["id", "features", "prediction"]
+    right = outputs(arrays(model), np.ones((1, 4))).argmax()
+    found = [row.prediction for row in scored.orderBy("id").collect()]
+    assert found == [None if each is None else right for each in expected]
+
+
 def pieces(model: Any, batches: Iterator[Any]) -> Iterator[Any]:
     """What a Python worker makes of Arrow batches."""
     heads = {name: head for name, (head, _) in model._heads().items()}
     scoring = model._scoring(Layout(("features",), (4,), "float32"), {})
-    return structs(batches, scoring, partial(packed, model._weights), heads, {"rawPrediction", "probability"})
+    return results(batches, scoring, partial(packed, model._weights), heads, {"rawPrediction", "probability"})
 
 
 def test_a_worker_holds_one_batch_at_a_time_and_of_a_large_one_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,9 +311,9 @@ def test_models_of_one_network_are_compiled_once_in_a_worker() -> None:
 @pytest.mark.parametrize(
     "side, most, platform, expected",
     [
-        (1, 128, "cpu", (512, 128)),
+        (1, 128, "cpu", (1024, 128)),
         (64, 128, "cpu", (128, 128)),
-        (64, 16, "cpu", (112, 16)),
+        (64, 16, "cpu", (240, 16)),
         (1024, 128, "cpu", (8, 8)),
         (1, 128, "gpu", (128, 128)),
         (1024, 128, "gpu", (128, 128)),
@@ -299,7 +331,7 @@ def test_calls_that_give_wide_activations_hold_fewer_rows() -> None:
     network = Network([Dense(4096), Dense(1)], input_shape=(4,))
     layout = Layout(("features",), (4,), "float32")
     narrow, wide = (a_model(network=network)._scoring(layout, found) for found in ({}, {"dense_1": "hidden"}))
-    assert [forward.call_rows(each, "cpu") for each in (narrow, wide)] == [(512, 8), (120, 8)]
+    assert [forward.call_rows(each, "cpu") for each in (narrow, wide)] == [(1024, 8), (248, 8)]
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 17, 24, 40])
