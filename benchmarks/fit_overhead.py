@@ -31,6 +31,7 @@ from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
+from sparkdl.spark.environment import MEMORY, TUNABLES
 from sparkdl.training import AllReduce
 from sparkdl.training.batches import Plan
 from sparkdl.training.exchange import WORKERS
@@ -91,11 +92,11 @@ def bare_loop(epochs: int) -> dict[str, list[float]]:
 
 
 def bare_loop_in_process(epochs: int) -> dict[str, list[float]]:
-    """`bare_loop` in a process with one thread and large pages, like a worker's."""
+    """`bare_loop` in a process with one thread and the memory of a worker's."""
     environment = os.environ | {
         "PJRT_NPROC": "1",
         "JAX_PLATFORMS": "cpu",
-        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+        TUNABLES: MEMORY,
     }
     command = [sys.executable, __file__, "--bare", str(epochs)]
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)

@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 
-from sparkdl.spark.environment import HUGE_PAGES, TUNABLES
+from sparkdl.spark.environment import MEMORY, TUNABLES
 
 
 def load() -> None:
@@ -35,5 +35,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     if TUNABLES not in os.environ:
-        os.execve(sys.executable, sys.orig_argv, os.environ | {TUNABLES: HUGE_PAGES})
+        os.execve(sys.executable, sys.orig_argv, os.environ | {TUNABLES: MEMORY})
     main()

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import warnings
@@ -80,6 +81,7 @@ def local_session(
         "spark.driver.memory": "2g",
         "spark.log.level": "ERROR",
         "spark.python.daemon.module": "sparkdl.spark.daemon",
+        "spark.python.unix.domain.socket.enabled": hasattr(socket, "AF_UNIX"),
         "spark.sql.execution.arrow.pyspark.enabled": True,
         "spark.sql.shuffle.partitions": 4,
         "spark.ui.enabled": False,

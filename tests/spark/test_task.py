@@ -67,14 +67,17 @@ def test_a_worker_gets_the_tasks_cpus_and_one_gpu(
     assert (environment["JAX_PLATFORMS"], environment.get("CUDA_VISIBLE_DEVICES")) == expected
 
 
-def test_a_worker_takes_large_pages_and_keeps_compiled_programs_with_spark(
+def test_a_worker_keeps_large_pages_of_memory_and_compiled_programs_with_spark(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("GLIBC_TUNABLES", "JAX_COMPILATION_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     environment = worker_environment(Context(0, None), "cpu", HOSTS)  # type: ignore[arg-type]
-    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=1"
+    tunables = dict(each.split("=") for each in environment["GLIBC_TUNABLES"].split(":"))
+    assert tunables["glibc.malloc.hugetlb"] == "1"
+    kept = [tunables[f"glibc.malloc.{name}_threshold"] for name in ("mmap", "trim")]
+    assert all(int(size) > 64 << 20 for size in kept)  # a batch of Spark's
     assert Path(environment["JAX_COMPILATION_CACHE_DIR"]).parent == tmp_path
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/of/the/user")
