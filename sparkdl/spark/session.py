@@ -81,7 +81,6 @@ def local_session(
         "spark.driver.memory": "2g",
         "spark.log.level": "ERROR",
         "spark.python.daemon.module": "sparkdl.spark.daemon",
-        "spark.python.unix.domain.socket.enabled": hasattr(socket, "AF_UNIX"),
         "spark.sql.execution.arrow.pyspark.enabled": True,
         "spark.sql.shuffle.partitions": 4,
         "spark.ui.enabled": False,
@@ -89,12 +88,26 @@ def local_session(
     }
     if master.startswith("local"):  # a laptop's own name often resolves to nothing, or to yesterday's network
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= {f"spark.python.unix.domain.socket.{name}": value for name, value in _sockets().items()}
     builder = SparkSession.builder.appName(app_name).config(map=settings | conf)
     if not connect:
         return builder.master(master).getOrCreate()
     with warnings.catch_warnings():  # of settings that the server has started with, and that it is told once more
         warnings.filterwarnings("ignore", "Failed to set ")
         return builder.remote(master).getOrCreate()
+
+
+@cache
+def _sockets() -> dict[str, Setting]:
+    """What Spark is told of the Unix sockets to its Python workers: a folder of their own, as it leaves them there.
+
+    Not below TMPDIR, since a socket's path must be short.
+    """
+    if not hasattr(socket, "AF_UNIX") or not os.access("/tmp", os.W_OK):
+        return {}
+    folder = mkdtemp(prefix="sparkdl-", dir="/tmp")
+    register(shutil.rmtree, folder, ignore_errors=True)
+    return {"enabled": True, "dir": folder}
 
 
 def _commands() -> Iterator[str]:

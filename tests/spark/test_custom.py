@@ -133,6 +133,8 @@ def train(folder: Path) -> None:
         estimator(loss=installed_parts.Refined()).fit(rows)
     except ValueError as error:
         found["error"] = str(error)
+    found["sockets"] = session.sparkContext.getConf().get("spark.python.unix.domain.socket.dir")
+    assert any(Path(found["sockets"]).iterdir())
     (folder / "found.json").write_text(json.dumps(found))
 
 
@@ -159,6 +161,10 @@ def found(folder: Path) -> dict[str, Any]:
 
 
 # Tests.
+
+
+def test_the_session_s_sockets_have_gone_with_its_program(found: dict[str, Any]) -> None:
+    assert not Path(found["sockets"]).exists()
 
 
 def test_the_layer_s_kernels_are_the_derivatives_of_its_forward(float64: None) -> None:
