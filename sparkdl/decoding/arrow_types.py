@@ -31,6 +31,11 @@ def is_vector(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) and {field.name for field in kind} >= VECTOR
 
 
+def is_packed(kind: pa.DataType) -> bool:
+    """Whether it is that of arrays or Vectors of which some are bytes (see `array_bytes.py`)."""
+    return pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "plain"}
+
+
 def depth_of(kind: Any) -> int:
     """How deep lists of numbers, or of nulls without a type, are nested; 0 for other types."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):

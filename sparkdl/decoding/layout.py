@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.decoding.catalyst import unpacked
+
 Array = np.ndarray[Any, Any]
 
 KINDS = ("valid", "null", "NaN", "infinity", "wrong width", "wrong size", "undecodable image")
@@ -141,7 +143,7 @@ def refusal(parts: Sequence[Decoded], columns: Mapping[str, pa.Array], remedy: s
     """The error for the first row that is not valid: which column, what is wrong, what the row holds, what to do."""
     row = int(np.flatnonzero(first_status(parts))[0])
     wrong = next(part for part in parts if part.status[row])
-    held = ", ".join(f"{name}: {_shown(column[row].as_py())}" for name, column in columns.items())
+    held = ", ".join(f"{name}: {_shown(unpacked(column.slice(row, 1))[0].as_py())}" for name, column in columns.items())
     return ValueError(f"{wrong.problem(row)}, as in the row ({held}); {remedy}.")
 
 

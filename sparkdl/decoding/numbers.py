@@ -10,12 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkdl.decoding.arrow_types import depth_of, is_number, is_vector
+from sparkdl.decoding.arrow_types import depth_of, is_number, is_packed, is_vector
+from sparkdl.decoding.catalyst import matrix, unpacked
 from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded
 
 
 def decode_numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:
     """(n, width) from rows of numbers; (n,) from a column of numbers, which fill rows of one."""
+    if is_packed(column.type):
+        values = matrix(column, math.prod(shape), dtype)
+        if values is None:
+            return decode_numbers(unpacked(column), subject, shape, dtype, must)
+        status = np.zeros(len(values), np.uint8)
+        values = _zeroed(_checked(values, None, status, dtype), status)
+        return Decoded(values, status, _problem(column, status, subject, dtype, must))
     if is_number(column.type):
         if math.prod(shape) == 1:
             return decode_scalars(column, subject, dtype)
@@ -108,7 +116,7 @@ def _problem(column: pa.Array, status: Array, subject: str, dtype: str, must: st
     """`Decoded.problem` of rows of numbers."""
 
     def problem(row: int) -> str:
-        value = column[row].as_py()
+        value = unpacked(column.slice(row, 1))[0].as_py()
         if status[row] == WIDTH:
             return f"{subject} must {must}, received a row of {_measured(value)}"
         too_large = status[row] == INFINITY and "inf" not in repr(value)

@@ -22,7 +22,10 @@ from pyspark.sql.types import (
 from sparkdl.decoding.images import require_pillow
 from sparkdl.decoding.layout import Layout
 from sparkdl.dtypes import kept_dtype
+from sparkdl.spark.catalyst import packed
 from sparkdl.spark.remote import setting
+
+LEAST_WIDTH = 64  # of arrays and Vectors that are sent as bytes; shorter ones take Spark no longer value by value
 
 if TYPE_CHECKING:
     from sparkdl.spark.params import DeepParams
@@ -130,10 +133,14 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
     """
     layout = layout_of(stage)
     kinds = LABELS if layout.param == "featuresCols" else FEATURES
-    chosen = {f"features{at}": _sent(dataset, name, layout.param, kinds) for at, name in enumerate(layout.names)}
+    sent = [_sent(dataset, name, layout.param, kinds) for name in layout.names]
     found = [dataset.schema[name].dataType for name in layout.names]
     _check_shape(found, layout)
     pixels = isinstance(found[0], BinaryType) or _is_image(found[0])
+    if layout.width >= len(found) * LEAST_WIDTH:
+        each = zip(layout.names, sent, found, strict=True)
+        sent = [packed(dataset.sparkSession, _column(name), column, kind) for name, column, kind in each]
+    chosen = {f"features{at}": column for at, column in enumerate(sent)}
     return Inputs(chosen, layout, "uint8" if pixels else layout.dtype)
 
 

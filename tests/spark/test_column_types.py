@@ -70,10 +70,24 @@ def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Data
     return spark.read.parquet(path)
 
 
+@pytest.fixture(params=[1, columns.LEAST_WIDTH], ids=["as bytes", "value by value"])
+def least_width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Of arrays and Vectors that are sent as bytes."""
+    monkeypatch.setattr(columns, "LEAST_WIDTH", request.param)
+    return int(request.param)
+
+
+@pytest.fixture
+def as_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sends arrays and Vectors as bytes."""
+    monkeypatch.setattr(columns, "LEAST_WIDTH", 1)
+
+
 SINGLE = ["doubles", "floats", "integers", "decimals", "nested", "raw", "png", "image", "dense", "sparse"]
 TOGETHER = ["a", "bc", "d"]
 
 
+@pytest.mark.usefixtures("least_width")
 def test_models_score_columns_of_every_type_alike_from_parquet(typed: DataFrame) -> None:
     model = a_model(network=PICTURE, probabilityCol="")
     weights = {name.replace("_2", "_1").replace("_4", "_3"): array for name, array in arrays(model).items()}
@@ -111,6 +125,7 @@ def classifier(**params: Any) -> DeepClassifier:
     return DeepClassifier(**(defaults | params))
 
 
+@pytest.mark.usefixtures("as_bytes")
 def test_fits_on_columns_of_other_types_come_to_the_same_weights_bit_for_bit(typed: DataFrame) -> None:
     fits = [
         {"featuresCol": "doubles", "labelCol": "label", "weightCol": "weight", "validationIndicatorCol": "held"},
@@ -148,6 +163,7 @@ def mixed(spark: SparkSession, bad: list[Any]) -> DataFrame:
     return spark.createDataFrame(rows, "features array<double>, label double, id int").repartition(3)
 
 
+@pytest.mark.usefixtures("as_bytes")
 def test_a_fit_skips_and_counts_bad_rows(spark: SparkSession) -> None:
     clean = spark.createDataFrame(GOOD, "features array<double>, label double")
     fitted = classifier(network=NETWORK, handleInvalid="skip").fit(mixed(spark, BAD + BAD_LABELS))
@@ -173,6 +189,7 @@ def test_vectors_of_both_kinds_and_null_are_sent_with_lists_that_are_not_null(sp
     assert got == expected and [value is None for value in got] == [False, True, False, False]
 
 
+@pytest.mark.usefixtures("as_bytes")
 def test_transform_leaves_bad_rows_out_or_gives_null_or_stops(spark: SparkSession) -> None:
     rows = mixed(spark, BAD)
     model = a_model(network=NETWORK, activationCols={"tanh_2": "hidden"})
@@ -191,6 +208,7 @@ def test_transform_leaves_bad_rows_out_or_gives_null_or_stops(spark: SparkSessio
         model.transform(rows).collect()
 
 
+@pytest.mark.usefixtures("as_bytes")
 def test_scores_and_evaluation_leave_bad_rows_out(spark: SparkSession) -> None:
     model = a_model(network=NETWORK, handleInvalid="skip")
     rows, clean = mixed(spark, BAD + BAD_LABELS), mixed(spark, [])

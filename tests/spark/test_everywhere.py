@@ -30,6 +30,7 @@ from spark_cases import NETWORK, UNOPTIMIZED, arrays, same_bits, table
 from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, Network, register_function
 from sparkdl.layers import Dense, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.spark import columns as input_columns
 from sparkdl.spark import local_session
 from sparkdl.training.worker import PROCESS_NAME
 
@@ -77,6 +78,7 @@ def classifier(epochs: int = 2, **params: Any) -> DeepClassifier:
 
 def check(kind: str, folder: Path) -> None:
     """Write to `folder` what fits, predictions and measures come to; a cluster is then struck, until it is killed."""
+    input_columns.LEAST_WIDTH = 1  # as bytes, but over Connect
     session = local_session(MASTERS[kind], connect=kind == "connect", **SETTINGS | OWN_SETTINGS.get(kind, {}))
     columns = {"fold": F.col("id") % 2, "vector": array_to_vector("features")}
     rows = session.createDataFrame(table()).withColumns(columns)
