@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +14,11 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, Floa
 
 from sparkdl.spark.remote import over_connect
 
-EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+PACKAGE = "org.apache.spark.sql.catalyst.expressions"
+EMPTY_VECTOR = (
+    "named_struct('type', cast(1 as tinyint), 'size', cast(null as int), 'indices', cast(array() as array<int>), "
+    "'values', cast(array() as array<double>))"
+)
 FIXED = BooleanType, IntegralType, FloatType, DoubleType  # of a fixed number of bytes
 
 
@@ -35,21 +38,14 @@ def packed(session: SparkSession, column: Column, plain: Column, kind: DataType)
         Of `column`.
     """
     vector, array = isinstance(kind, VectorUDT), isinstance(kind, ArrayType) and isinstance(kind.elementType, FIXED)
-    if not (vector or array) or over_connect(session) or not hasattr(F, "arrow_udf"):
+    if not (vector or array) or over_connect(session) or not hasattr(F, "arrow_udf"):  # pandas has no such structs
         return plain
     try:
         held, data = _held(session, *((F.unwrap_udt(column), "UnsafeRow") if vector else (column, "UnsafeArrayData")))
-    except (Py4JError, TypeError):  # a JVM whose classes are others, or to which no access is given
+    except Exception:  # whatever py4j raises where the JVM has other classes, or gives no access to them
         return plain
-
-    def unless_held(array: Column, kind: str) -> Column:
-        return F.when(held, F.expr(f"cast(array() as {kind})")).otherwise(array)
-
-    if vector:
-        for name, kind_of in (("indices", "array<int>"), ("values", "array<double>")):
-            plain = plain.withField(name, unless_held(plain[name], kind_of))
-    else:
-        plain = unless_held(plain, kind.simpleString())
+    nothing = EMPTY_VECTOR if vector else f"cast(array() as {kind.simpleString()})"
+    plain = F.when(held, F.expr(nothing)).otherwise(plain)
     return F.struct(F.when(held, data).otherwise(F.expr("X''")).alias("bytes"), plain.alias("plain"))
 
 
@@ -58,31 +54,25 @@ def _held(session: SparkSession, column: Column, unsafe: str) -> tuple[Column, C
     from pyspark.sql.classic.column import Column as ClassicColumn
 
     jvm: Any = session._jvm  # type: ignore[attr-defined]
-    sql, types = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.types.DataTypes
-    objects, convert = sql.catalyst.expressions.objects, sql.classic.ExpressionUtils
-    load = jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass
+    sql, load, to_sequence = jvm.org.apache.spark.sql, jvm.java.lang.Class.forName, jvm.PythonUtils.toSeq
+    catalyst, types, convert = sql.catalyst.expressions, sql.types, sql.classic.ExpressionUtils
+    objects, kinds, instance_of = catalyst.objects, types.DataTypes, types.ObjectType
+    invoke, nothing, flags = objects.Invoke, to_sequence([]), (True, True, True)
+    value, java_class, of_unsafe = convert.expression(column._jc), load("java.lang.Class"), load(f"{PACKAGE}.{unsafe}")
 
-    def sequence(*values: Any) -> Any:
-        return jvm.PythonUtils.toSeq([*values])
+    def call(target: Any, method: str, kind: Any, arguments: Any = nothing) -> Any:
+        return invoke(target, method, kind, arguments, nothing, *flags)
 
-    def instance_of(name: str) -> Any:
-        return sql.types.ObjectType(load(name))
-
-    def call(target: Any, method: str, kind: Any, *arguments: Any) -> Any:
-        return objects.Invoke(target, method, kind, sequence(*arguments), sequence(), True, True, True)
-
-    value, name = convert.expression(column._jc), f"{EXPRESSIONS}.{unsafe}"
-    of_class = sql.catalyst.expressions.Literal(load(name), instance_of("java.lang.Class"))
-    cast = call(of_class, "cast", instance_of(name), value)
-    place = (
-        call(cast, "getBaseObject", instance_of("java.lang.Object")),
-        call(cast, "getBaseOffset", types.LongType),
-        call(cast, "getSizeInBytes", types.IntegerType),
-    )
-    of_string = load("org.apache.spark.unsafe.types.UTF8String")  # which may be made of any part of memory
-    flags = True, True, True
+    literal, itself = catalyst.Literal(of_unsafe, instance_of(java_class)), to_sequence([value])
+    cast = call(literal, "cast", instance_of(of_unsafe), itself)
+    place = [
+        call(cast, "getBaseObject", instance_of(load("java.lang.Object"))),
+        call(cast, "getBaseOffset", kinds.LongType),
+        call(cast, "getSizeInBytes", kinds.IntegerType),
+    ]
+    string = load("org.apache.spark.unsafe.types.UTF8String")  # which may be made of any part of memory
     text = objects.StaticInvoke(
-        of_string, types.StringType, "fromAddress", sequence(*place), sequence(), *flags, jvm.scala.Option.empty()
+        string, kinds.StringType, "fromAddress", to_sequence(place), nothing, *flags, jvm.scala.Option.empty()
     )
-    held = call(of_class, "isInstance", types.BooleanType, value)
+    held = call(literal, "isInstance", kinds.BooleanType, itself)
     return ClassicColumn(convert.column(held)), ClassicColumn(convert.column(text)).cast("binary")

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from py4j.protocol import Py4JError
 from pyspark.ml.linalg import SparseVector, Vectors, VectorUDT
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -149,9 +148,9 @@ def test_a_session_without_these_classes_or_access_to_them_sends_value_by_value(
     stored: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: Any) -> Any:
-        raise Py4JError("is not allowed")
+        raise PermissionError("py4j.security.Py4JSecurityException: is not allowed")
 
-    for name, value in (("EXPRESSIONS", "org.apache.spark.elsewhere"), ("_held", refused)):
+    for name, value in (("PACKAGE", "org.apache.spark.elsewhere"), ("_held", refused)):
         monkeypatch.setattr(catalyst, name, value)
         assert not is_packed(check(stored, "float").type)
         assert not is_packed(check(stored, "both").type)
