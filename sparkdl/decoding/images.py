@@ -87,7 +87,10 @@ def decode_images(column: pa.Array, subject: str, layout: Layout) -> Decoded:
         if rows.any():
             part = fields["data"] if rows.all() else fields["data"].filter(pa.array(rows))
             pixels = in_channels(_rgb(contiguous(part).reshape(-1, high, wide, count)), channels)
-            values[rows] = pixels.reshape(-1, layout.width)
+            if rows.all():
+                values = pixels.reshape(-1, layout.width)  # of gray ones, those that were sent
+            else:
+                values[rows] = pixels.reshape(-1, layout.width)
     texts: dict[int, str] = {}
     other = np.flatnonzero((status == VALID) & ~same)
 
@@ -126,7 +129,7 @@ def in_channels(pixels: Array, channels: int) -> Array:
 
 def _rgb(pixels: Array) -> Array:
     """Gray, RGB or RGBA from gray, BGR or BGRA."""
-    return pixels[..., {1: [0], 3: [2, 1, 0], 4: [2, 1, 0, 3]}[pixels.shape[-1]]]
+    return pixels[..., [2, 1, 0, 3]] if pixels.shape[-1] == 4 else pixels[..., ::-1]
 
 
 def _encoded(bounds: Array, data: Array, lengths: Array, layout: Layout) -> Array:
@@ -137,8 +140,9 @@ def _encoded(bounds: Array, data: Array, lengths: Array, layout: Layout) -> Arra
     if layout.binary != "auto" or layout.pixels is None:
         return np.full(len(lengths), layout.binary == "image")
     png, jpeg = (_has(bounds[:-1], data, lengths, magic) for magic in (PNG, JPEG))
-    ended = _has(bounds[1:] - len(JPEG_END), data, lengths, JPEG_END)
-    return png | (jpeg & ((lengths != layout.width) | ended))
+    if (unsure := jpeg & (lengths == layout.width)).any():
+        jpeg &= ~unsure | _has(bounds[1:] - len(JPEG_END), data, lengths, JPEG_END)
+    return png | jpeg
 
 
 def _has(starts: Array, data: Array, lengths: Array, magic: bytes) -> Array:

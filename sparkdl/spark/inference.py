@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
+from sparkdl.decoding.arrow_types import is_binary, is_image
 from sparkdl.decoding.columns import decode_features, decode_labels
 from sparkdl.decoding.layout import VALID, Array, first_status, refusal
 from sparkdl.dtypes import kept_dtype
@@ -22,7 +23,7 @@ from sparkdl.spark.forward import Forward, Scores, Scoring, in_batches, loaded
 from sparkdl.spark.heads import Heads
 
 PART_BYTES = 64 << 20  # of the features of rows whose results are given at a time
-DECODED_BYTES = 4 << 20  # of features that are decoded at a time, as they fit a cache
+DECODED_BYTES = 4 << 20  # of numbers that are decoded at a time, as they fit a cache; bytes are read where they are
 REMEDY = "mend or drop such rows, or set handleInvalid to skip or keep"
 
 
@@ -91,6 +92,8 @@ def _result(
     batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss], heads: Heads, lists: set[str]
 ) -> pa.Array:
     size = forward.rows * max(1, DECODED_BYTES // (scoring.layout.row_bytes * forward.rows))
+    if is_binary(batch[0].type) or is_image(batch[0].type):
+        size = len(batch[0])
     marks, found = zip(*(_scores(part, forward, scoring, specs) for part in _cut(batch, size)), strict=True)
     bad, parts = np.concatenate(marks), [each for part in found for each in part]
     dtype = kept_dtype(scoring.dtype)
