@@ -3,15 +3,17 @@
     python benchmarks/transform.py [--quick] [--json FILE]
 
 In one session of two slots, over one cached DataFrame of images (28, 28, 1), these take turns for every type of column,
-in two tasks, each of so many rows that these cost more time than its start and the job's planning:
-`transform` of a small CNN and of a model whose arithmetic is next to nothing (one Dense layer); (a) an identity: an
-Arrow UDF that reads the column and gives one number a row; (b) `predict_batch_udf` with the same networks, jitted; (c)
-PyTorch in a pandas UDF with the same weights, if it is installed. Each gives the class of a row and nothing else, and
-Spark adds them up; once more, ours also gives rawPrediction and probability, which are dropped.
+in two tasks, each of so many rows that these cost more time than its start and the job's planning: `transform` of a
+small CNN, of one dense layer of ten outputs, and of one of a single output, whose arithmetic is next to nothing; (a) an
+identity: an Arrow UDF that reads the column and gives one number a row; (b) `predict_batch_udf` with the same networks,
+jitted; (c) PyTorch in a pandas UDF with the same weights, if it is installed. Each gives the class of a row, or the
+single output, and nothing else, and Spark adds them up; once more, ours also gives rawPrediction and probability, which
+are dropped.
 
 Figures, of medians, for each type: `rows_per_s_<type>` (the CNN), `all_columns_rows_per_s_<type>`,
-`over_identity_<type>` (the small model's rate over that of (a)), `over_predict_batch_udf_<type>` and
-`over_torch_udf_<type>` (the CNN's rate over theirs), and `dense_over_predict_batch_udf_<type>` (the small model's).
+`over_identity_<type>` (the rate of the single output over that of (a); `dense_over_identity_<type>`, that of ten),
+`over_predict_batch_udf_<type>` and `over_torch_udf_<type>` (the CNN's rate over theirs), and
+`dense_over_predict_batch_udf_<type>`.
 Further `first_batch_s` (a new model's first batch in a session that has run only other UDFs), `next_model_s` (that of
 another model of the same network), and the memory of a Python worker in MiB over a partition of few rows and one of ten
 times as many: `worker_mib`, `worker_mib_tenfold`.
@@ -43,7 +45,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType
 from reporting import arguments, write
 
-from sparkdl import DeepClassificationModel, Network, datasets
+from sparkdl import DeepClassificationModel, DeepRegressionModel, Network, datasets
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.spark import local_session
 from sparkdl.spark.arrow_udf import arrow_udf
@@ -52,6 +54,7 @@ Array = np.ndarray[Any, Any]
 SHAPE, WIDTH, BATCH, CLASSES = (28, 28, 1), 784, 128, 10
 CNN = Network([Rescale(1 / 255), Conv(16, (3, 3)), Relu(), MaxPool(2), Flatten(), Dense(CLASSES)], SHAPE)
 DENSE = Network([Rescale(1 / 255), Flatten(), Dense(CLASSES)], SHAPE)
+TINY = Network([Flatten(), Dense(1)], SHAPE)
 TYPES = ("binary", "image", "array", "vector", "sparse")
 
 
@@ -87,6 +90,12 @@ def model(network: Network, column: str, seed: int = 0) -> DeepClassificationMod
     return fresh.setParams(
         network=network, loss="softmax_cross_entropy", featuresCol=column, batchSize=BATCH, deviceType="cpu"
     )
+
+
+def tiny_model(column: str) -> DeepRegressionModel:
+    """Ours, with a single output."""
+    fresh = DeepRegressionModel(TINY.init(0)).setPredictionCol("class")
+    return fresh.setParams(network=TINY, loss="squared_error", featuresCol=column, batchSize=BATCH, deviceType="cpu")
 
 
 def classes_alone(full: DeepClassificationModel) -> DeepClassificationModel:
@@ -173,7 +182,8 @@ def by_torch(weights: dict[str, Any], column: str) -> Column:
 def contestants(column: str) -> dict[str, Callable[[DataFrame], DataFrame]]:
     """By name: adds a number for every row in the column "class"."""
     full = model(CNN, column)
-    ours = {"cnn": classes_alone(full), "dense": classes_alone(model(DENSE, column)), "all_columns": full}
+    ours: dict[str, Any] = {"cnn": classes_alone(full), "dense": classes_alone(model(DENSE, column))}
+    ours |= {"tiny": tiny_model(column), "all_columns": full}
     weights = {name: each.weights for name, each in ours.items()}
     others = {
         "identity": identity(column),
@@ -213,7 +223,8 @@ def compare(rows: DataFrame, repeats: int) -> dict[str, float]:
     figures = {f"rows_per_s_{kind}": rate[kind, "cnn"] for kind in TYPES}
     figures |= {f"all_columns_rows_per_s_{kind}": rate[kind, "all_columns"] for kind in TYPES}
     for kind in TYPES:
-        figures[f"over_identity_{kind}"] = rate[kind, "dense"] / rate[kind, "identity"]
+        figures[f"over_identity_{kind}"] = rate[kind, "tiny"] / rate[kind, "identity"]
+        figures[f"dense_over_identity_{kind}"] = rate[kind, "dense"] / rate[kind, "identity"]
         for name in (name for name in names if name.endswith("_udf")):
             ours = "dense" if name.startswith("dense") else "cnn"
             figures[f"{name.replace('predict', 'over_predict').replace('torch', 'over_torch')}_{kind}"] = (
