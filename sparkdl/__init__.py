@@ -28,17 +28,5 @@ __version__ = "0.1.0"
 
 # sparkdl.layers and sparkdl.training need no pyspark.
 __getattr__, __dir__ = exports(
-    __name__,
-    {
-        "network": ("Network",),
-        "spark": (
-            "DeepClassificationModel",
-            "DeepClassifier",
-            "DeepEstimator",
-            "DeepModel",
-            "DeepRegressionModel",
-            "DeepRegressor",
-            "register_function",
-        ),
-    },
+    __name__, {"network": ("Network",), "spark": tuple(name for name in __all__ if name != "Network")}
 )

@@ -32,7 +32,7 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def is_packed(kind: pa.DataType) -> bool:
-    """Whether it is that of arrays or Vectors of which some are bytes (see `array_bytes.py`)."""
+    """Whether it is that of arrays or Vectors of which some are bytes (see `catalyst.py`)."""
     return pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "plain"}
 
 
