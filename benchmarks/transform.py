@@ -5,13 +5,15 @@
 In one session of two slots, over one cached DataFrame of images (28, 28, 1), these take turns for every type of column,
 in two tasks, each of so many rows that these cost more time than its start and the job's planning: `transform` of a
 small CNN, of one dense layer of ten outputs, and of one of a single output, whose arithmetic is next to nothing; (a) an
-identity: an Arrow UDF that reads the column and gives one number a row; (b) `predict_batch_udf` with the same networks,
-jitted; (c) PyTorch in a pandas UDF with the same weights, if it is installed. Each gives the class of a row, or the
-single output, and nothing else, and Spark adds them up; once more, ours also gives rawPrediction and probability, which
-are dropped.
+identity, which is an Arrow UDF that gives back the column, and a reader, one that is given the column and gives a 0 for
+every row; (b) `predict_batch_udf` with the same networks, jitted; (c) PyTorch in a pandas UDF with the same weights, if
+it is installed. Networks give the class of a row, or the single output, and nothing else; Spark adds up these numbers,
+or how many bytes or values the identity gave back. Once more, ours also gives rawPrediction and probability, which are
+dropped.
 
 Figures, of medians, for each type: `rows_per_s_<type>` (the CNN), `all_columns_rows_per_s_<type>`,
-`over_identity_<type>` (the rate of the single output over that of (a); `dense_over_identity_<type>`, that of ten),
+`over_identity_<type>` and `over_reader_<type>` (the rate of the single output over that of (a) and of the reader),
+`dense_over_identity_<type>` and `dense_over_reader_<type>` (that of ten outputs),
 `over_predict_batch_udf_<type>` and `over_torch_udf_<type>` (the CNN's rate over theirs), and
 `dense_over_predict_batch_udf_<type>`.
 Further `first_batch_s` (a new model's first batch in a session that has run only other UDFs), `next_model_s` (that of
@@ -40,9 +42,10 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.functions import array_to_vector, predict_batch_udf, vector_to_array
+from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType
+from pyspark.sql.types import DataType, DoubleType
 from reporting import arguments, write
 
 from sparkdl import DeepClassificationModel, DeepRegressionModel, Network, datasets
@@ -103,8 +106,21 @@ def classes_alone(full: DeepClassificationModel) -> DeepClassificationModel:
     return full.copy().setParams(rawPredictionCol="", probabilityCol="")
 
 
-def identity(column: str) -> Column:
-    """(a): reads the column and gives 0."""
+def identity(column: str, kind: DataType) -> Column:
+    """(a): gives back the column; then how many bytes or values that is. Of Vectors it is the structs."""
+
+    def itself(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
+        for (batch,) in batches:
+            yield batch
+
+    if isinstance(kind, VectorUDT):
+        return F.size(arrow_udf(itself, kind.sqlType())(F.unwrap_udt(column))["values"])
+    given = arrow_udf(itself, kind)(column)
+    return F.size(given) if column == "array" else F.length(given["data"] if column == "image" else given)
+
+
+def reader(column: str) -> Column:
+    """Is given the column, and gives 0."""
 
     def zeros(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         for (batch,) in batches:
@@ -179,14 +195,15 @@ def by_torch(weights: dict[str, Any], column: str) -> Column:
     return F.pandas_udf(classify, "double")(as_numbers(column))
 
 
-def contestants(column: str) -> dict[str, Callable[[DataFrame], DataFrame]]:
+def contestants(column: str, kind: DataType) -> dict[str, Callable[[DataFrame], DataFrame]]:
     """By name: adds a number for every row in the column "class"."""
     full = model(CNN, column)
     ours: dict[str, Any] = {"cnn": classes_alone(full), "dense": classes_alone(model(DENSE, column))}
     ours |= {"tiny": tiny_model(column), "all_columns": full}
     weights = {name: each.weights for name, each in ours.items()}
     others = {
-        "identity": identity(column),
+        "identity": identity(column, kind),
+        "reader": reader(column),
         "predict_batch_udf": by_predict_batch_udf(CNN, weights["cnn"], column),
         "dense_predict_batch_udf": by_predict_batch_udf(DENSE, weights["dense"], column),
     }
@@ -203,7 +220,7 @@ def sum_of_classes(rows: DataFrame) -> float:
 
 def compare(rows: DataFrame, repeats: int) -> dict[str, float]:
     """The figures of all types of columns, all contestants taking turns."""
-    ways = {(kind, name): way for kind in TYPES for name, way in contestants(kind).items()}
+    ways = {(kind, name): way for kind in TYPES for name, way in contestants(kind, rows.schema[kind].dataType).items()}
     sums = {each: sum_of_classes(way(rows)) for each, way in ways.items()}  # and all compile
     for kind, name in ways:
         if name.endswith("_udf"):
@@ -223,8 +240,9 @@ def compare(rows: DataFrame, repeats: int) -> dict[str, float]:
     figures = {f"rows_per_s_{kind}": rate[kind, "cnn"] for kind in TYPES}
     figures |= {f"all_columns_rows_per_s_{kind}": rate[kind, "all_columns"] for kind in TYPES}
     for kind in TYPES:
-        figures[f"over_identity_{kind}"] = rate[kind, "tiny"] / rate[kind, "identity"]
-        figures[f"dense_over_identity_{kind}"] = rate[kind, "dense"] / rate[kind, "identity"]
+        for name in ("identity", "reader"):
+            figures[f"over_{name}_{kind}"] = rate[kind, "tiny"] / rate[kind, name]
+            figures[f"dense_over_{name}_{kind}"] = rate[kind, "dense"] / rate[kind, name]
         for name in (name for name in names if name.endswith("_udf")):
             ours = "dense" if name.startswith("dense") else "cnn"
             figures[f"{name.replace('predict', 'over_predict').replace('torch', 'over_torch')}_{kind}"] = (
@@ -236,7 +254,7 @@ def compare(rows: DataFrame, repeats: int) -> dict[str, float]:
 def first_batches(session: SparkSession, rows: DataFrame) -> dict[str, float]:
     """Seconds to the first batch of a model, in a session that ran another UDF, and of a second model like it."""
     few = session.createDataFrame(rows.limit(BATCH).toArrow()).coalesce(1).cache()
-    sum_of_classes(few.withColumn("class", identity("binary")))
+    sum_of_classes(few.withColumn("class", reader("binary")))
     figures = {}
     for seed, name in enumerate(("first_batch_s", "next_model_s")):
         fresh = model(CNN, "binary", seed)
