@@ -15,10 +15,6 @@ from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, Floa
 from sparkdl.spark.remote import over_connect
 
 PACKAGE = "org.apache.spark.sql.catalyst.expressions"
-EMPTY_VECTOR = (
-    "named_struct('type', cast(1 as tinyint), 'size', cast(null as int), 'indices', cast(array() as array<int>), "
-    "'values', cast(array() as array<double>))"
-)
 FIXED = BooleanType, IntegralType, FloatType, DoubleType  # of a fixed number of bytes
 
 
@@ -44,8 +40,15 @@ def packed(session: SparkSession, column: Column, plain: Column, kind: DataType)
         held, data = _held(session, *((F.unwrap_udt(column), "UnsafeRow") if vector else (column, "UnsafeArrayData")))
     except Exception:  # whatever py4j raises where the JVM has other classes, or gives no access to them
         return plain
-    nothing = EMPTY_VECTOR if vector else f"cast(array() as {kind.simpleString()})"
-    plain = F.when(held, F.expr(nothing)).otherwise(plain)
+
+    def unless_held(values: Column, kind: str) -> Column:
+        return F.when(held, F.expr(f"cast(array() as {kind})")).otherwise(values)
+
+    if vector:
+        for name, type_of in (("indices", "array<int>"), ("values", "array<double>")):
+            plain = plain.withField(name, unless_held(plain[name], type_of))
+    else:
+        plain = unless_held(plain, kind.simpleString())
     return F.struct(F.when(held, data).otherwise(F.expr("X''")).alias("bytes"), plain.alias("plain"))
 
 
