@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from sparkdl.spark.environment import MEMORY, TUNABLES
 
@@ -24,13 +26,26 @@ def load() -> None:
 
 def main() -> None:
     """Be Spark's daemon."""
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
     from sparkdl.training.fork_server import open_fork_server
 
     load()
     open_fork_server()
-    manager()
+    daemon.worker = _quiet(daemon.worker)
+    daemon.manager()
+
+
+def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
+    """Spark's worker, without a traceback where Spark has hung up: after the rows that `first` or `show` asks for."""
+
+    def quiet(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    return quiet
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from sparkdl.spark import daemon
+
 LIGHT = "import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
 
 
@@ -34,6 +36,21 @@ def test_the_daemon_starts_no_backend_which_a_fork_would_break() -> None:
     code += "from jax._src import xla_bridge; print(xla_bridge.backends_are_initialized())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_worker_on_which_spark_hangs_up_ends_without_a_traceback() -> None:
+    """As it does after the rows that `first` asks for."""
+
+    def worker(error: BaseException | None, code: int) -> int:
+        if error:
+            raise error
+        return code
+
+    quiet = daemon._quiet(worker)
+    assert [quiet(None, code) for code in (0, 3)] == [0, 3]
+    assert quiet(BrokenPipeError(), 0) == 1
+    with pytest.raises(RuntimeError, match="other"):
+        quiet(RuntimeError("other"), 0)
 
 
 @pytest.mark.parametrize(
