@@ -24,6 +24,10 @@ from sparkdl.training.recorder import Recorder
 from sparkdl.training.worker import TRAINING, VALIDATION
 
 
+class _Unread(Exception):
+    """Rows that Arrow cannot read."""
+
+
 class Taken(NamedTuple):
     """What came of a task's rows.
 
@@ -57,7 +61,13 @@ def read_rows(
         nonlocal took, size
         while True:
             asked = time.perf_counter()
-            batch = next(batches, None)
+            try:
+                batch = next(batches, None)
+            except OSError as error:
+                raise _Unread(
+                    f"{worker} cannot read the rows that Spark sends: {error}; check the settings "
+                    "spark.sql.execution.arrow.*, such as compression.codec."
+                ) from error
             took += time.perf_counter() - asked
             if batch is None:
                 return
@@ -69,6 +79,8 @@ def read_rows(
         taken = _written(timed(), plan, directory)
     except ValueError as error:
         taken = taken._replace(wrong=["ValueError", str(error)])
+    except _Unread as error:
+        taken = taken._replace(wrong=["OSError", str(error)])
     except OSError as error:
         sentence = f"{worker} cannot write its rows to {directory.parent}: {error}; free or add disk there."
         taken = taken._replace(wrong=["OSError", sentence])

@@ -16,6 +16,7 @@ from pyarrow import parquet
 from pyspark.errors import PySparkException
 from pyspark.ml.util import MLReadable, MLReader, MLWritable, MLWriter
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from sparkdl.layers.base import Weights
 from sparkdl.spark.weight_rows import assembled, digest, read_only, tables
@@ -73,7 +74,8 @@ class StageWriter(MLWriter):
         weights = getattr(stage, "_weights", None)
         if weights is not None:
             for table in tables(weights):
-                rows = session.createDataFrame(table).coalesce(1)
+                # As rows: from Arrow, Spark cuts none where arrow.maxRecordsPerBatch is 0, "no limit".
+                rows = session.createDataFrame(table.to_pylist(), from_arrow_schema(table.schema)).coalesce(1)
                 rows.write.mode("append").option("compression", "none").parquet(f"{path}/weights")
             files = session.read.format("binaryFile").load(f"{path}/weights").selectExpr("path", "sha2(content, 256)")
             metadata["weightsDigest"] = digest(weights)

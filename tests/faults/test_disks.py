@@ -46,6 +46,30 @@ def test_a_full_local_disk_is_one_sentence(
     assert remains(10) == []
 
 
+def test_rows_that_arrow_cannot_read_are_not_the_disks_fault(
+    rows: DataFrame, remains: Remains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(batches: Iterator[pa.RecordBatch], plan: Any) -> Iterator[pa.RecordBatch]:
+        from sparkdl.spark import task
+
+        def read() -> Iterator[pa.RecordBatch]:
+            yield next(batches)
+            pa.decompress(b"no frame", 8, codec="lz4")  # what Arrow raises for it is an OSError
+
+        yield from task.run_task(read(), plan)
+
+    monkeypatch.setattr(cluster, "run_task", unreadable)
+    with pytest.raises(RuntimeError) as refused:
+        classifier(tmp_path).fit(rows)
+    assert re.fullmatch(
+        r"Worker \d on \S+ cannot read the rows that Spark sends: .*LZ4.*; "
+        r"check the settings spark\.sql\.execution\.arrow\.\*, such as compression\.codec\.",
+        str(refused.value),
+        re.IGNORECASE,
+    )
+    assert remains(10) == []
+
+
 def test_a_checkpoint_folder_in_whose_place_a_file_stands_is_refused(
     rows: DataFrame, remains: Remains, tmp_path: Path
 ) -> None:

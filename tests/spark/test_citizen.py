@@ -33,7 +33,7 @@ from spark_cases import (
     table,
 )
 
-from sparkdl import DeepClassifier, DeepRegressionModel, DeepRegressor, Network
+from sparkdl import DeepClassificationModel, DeepClassifier, DeepRegressionModel, DeepRegressor, Network
 from sparkdl.layers import Dense, Rescale, Tanh
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.optimizers import Adam, Momentum
@@ -185,6 +185,22 @@ def test_what_is_set_is_explained_beside_the_default(spark: SparkSession) -> Non
         ("loss", '(default: {"type": "SquaredError"})'),
     ]:
         assert shown in estimator.explainParam(name)
+
+
+def test_batches_of_arrow_may_have_one_row_or_no_limit(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    found = []
+    for rows_of_batch in (None, "1", "0", "-1"):
+        if rows_of_batch:
+            spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", rows_of_batch)
+        try:
+            learner(maxIter=2).fit(rows).write().overwrite().save(str(tmp_path))
+            model = DeepClassificationModel.load(str(tmp_path))
+            scored = model.transform(rows).orderBy("id").select("probability").collect()
+        finally:
+            spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+        found.append((arrays(model), np.array([row.probability for row in scored]).tobytes()))
+    (weights, probabilities), *others = found
+    assert all(same_bits(other, weights) and bits == probabilities for other, bits in others)
 
 
 def test_evaluators_of_classes_read_what_a_classifier_puts_out(rows: DataFrame) -> None:
