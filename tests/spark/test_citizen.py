@@ -189,9 +189,8 @@ def test_what_is_set_is_explained_beside_the_default(spark: SparkSession) -> Non
 
 def test_batches_of_arrow_may_have_one_row_or_no_limit(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
     found = []
-    for rows_of_batch in (None, "1", "0", "-1"):
-        if rows_of_batch:
-            spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", rows_of_batch)
+    for most in ("1", "0"):
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", most)
         try:
             learner(maxIter=2).fit(rows).write().overwrite().save(str(tmp_path))
             model = DeepClassificationModel.load(str(tmp_path))
@@ -199,8 +198,9 @@ def test_batches_of_arrow_may_have_one_row_or_no_limit(spark: SparkSession, rows
         finally:
             spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
         found.append((arrays(model), np.array([row.probability for row in scored]).tobytes()))
-    (weights, probabilities), *others = found
-    assert all(same_bits(other, weights) and bits == probabilities for other, bits in others)
+    (one, by_ones), (other, at_once) = found
+    assert same_bits(one, other)
+    assert by_ones == at_once
 
 
 def test_evaluators_of_classes_read_what_a_classifier_puts_out(rows: DataFrame) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.tuning import CrossValidatorModel, ParamGridBuilder, TrainValidationSplit
 from pyspark.sql import DataFrame
-from spark_cases import NETWORK, a_model
+from spark_cases import NETWORK, a_model, arrays, same_bits
 
 from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers, specs
 from sparkdl.losses import Loss
@@ -194,6 +194,8 @@ def test_a_train_validation_split_tunes_the_step_size(rows: DataFrame) -> None:
     grid = ParamGridBuilder().addGrid(estimator.stepSize, [1e-6, 0.05]).build()
     evaluator = MulticlassClassificationEvaluator(metricName="logLoss")
     split = TrainValidationSplit(estimator=estimator, estimatorParamMaps=grid, evaluator=evaluator, seed=1)
-    model = split.fit(rows)
+    model, at_once = split.fit(rows), split.copy().setParallelism(4).fit(rows)
     assert model.bestModel.getStepSize() == 0.05
     assert model.validationMetrics[1] < model.validationMetrics[0]
+    assert at_once.validationMetrics == pytest.approx(model.validationMetrics)  # Spark adds up in any order
+    assert same_bits(arrays(at_once.bestModel), arrays(model.bestModel))
