@@ -22,6 +22,7 @@ from sparkdl.spark.shipping import packed_classes
 from sparkdl.spark.slots import taken
 from sparkdl.spark.task import RESULT_SCHEMA, failure_in, run_task
 from sparkdl.spark.task_plan import TaskPlan
+from sparkdl.training.addresses import parse_ports
 from sparkdl.training.options import Training
 from sparkdl.training.recorder import split_exchanges
 from sparkdl.training.results import Epoch
@@ -127,6 +128,7 @@ def fit(
         A worker failed; the message names it and gives its reason.
     """
     session = prepared.rows.sparkSession
+    ports = parse_ports(setting(session, "sparkdl.ports", ""))
     began = time.time()
     classes = packed_classes(*plans)
     # The rows' own hash decides which worker gets them and in which order, so that the same rows train alike however
@@ -145,6 +147,7 @@ def fit(
             progress=receiver.address,
             worker_logs=worker_logs,
             initial=[None if data is None else sent[data] for data in initial],
+            ports=ports,
             classes=classes,
         )
         # Spark aborts a job whose last stage is a failed barrier stage, but tries again one that feeds a shuffle.

@@ -138,7 +138,12 @@ def registered_slots(session: SparkSession) -> int | None:
 
 
 def setting(session: SparkSession, key: str, default: str) -> str:
-    """A setting of the session, or of its server over Spark Connect."""
+    """A setting of the session, or of its server over Spark Connect.
+
+    One of sparkdl's own may also be given behind "spark.", as spark-submit passes on no others.
+    """
+    if key.startswith("sparkdl."):
+        return session.conf.get(key, None) or session.conf.get(f"spark.{key}", None) or default
     if over_connect(session) or key.startswith("spark.sql."):
         return session.conf.get(key, default) or default
     # The session's own may be what a later builder asked for, which no running application takes.

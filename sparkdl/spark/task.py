@@ -7,7 +7,6 @@ import io
 import json
 import re
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from sparkdl.spark.intake import read_rows
 from sparkdl.spark.local_disk import local_directory
 from sparkdl.spark.progress import Sender
 from sparkdl.spark.task_plan import TaskPlan
+from sparkdl.training.addresses import own_address, reserve_port, split_host
 from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
 from sparkdl.training.batches import check_weights
 from sparkdl.training.child import Child, WorkerError
@@ -64,7 +64,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
     began = time.time()
     context = BarrierTaskContext.get()
     rank = context.partitionId()
-    hosts = [info.address.rsplit(":", 1)[0] for info in context.getTaskInfos()]
+    hosts = [split_host(info.address) for info in context.getTaskInfos()]
     if len(hosts) != plan.workers:  # Spark kept the result of a task that ended while another was dying
         raise TaskFailure(f"Only {len(hosts)} of {plan.workers} workers were started again.")
     worker = f"Worker {rank} on {hosts[rank]}"
@@ -77,17 +77,16 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             _removed(directory),  # as long as the child lives, who does it if this process is killed
             Sender(plan.progress if rank == 0 or plan.worker_logs else None) as sender,
             _followed(child, plan, rank, hosts[rank], sender),
-            _reserved_port(hosts[rank]) as reservation,
-            Alarm(hosts[rank]) as alarm,
+            _meeting_place(hosts, rank, plan.ports, worker) as (place, alarm),
         ):
             try:
                 rows, weighing, wrong, skipped, classes = read_rows(batches, plan, directory, worker, recorder)
                 read = time.time()
                 own = {"rows": rows, "weighing": weighing, "wrong": wrong, "skipped": skipped}
-                own |= {"port": reservation.getsockname()[1], "alarm": alarm.address}
+                own |= place | {"alarm": alarm.address}
                 peers = _meet(context, own, environment["JAX_PLATFORMS"])
                 alarm.watch(rank, peers[0]["alarm"], child.give_up)
-                done = _train(child, plan, directory, rank, hosts, peers, sender)
+                done = _train(child, plan, directory, rank, peers, sender)
                 weights = (directory / WEIGHTS).open("rb") if rank == 0 else io.BytesIO()
                 alarm.end(DONE)
             except _Refused as error:
@@ -130,6 +129,21 @@ def _new_directory(worker: str) -> Path:
         raise TaskFailure(
             f"{worker} cannot write to {parent or tempfile.gettempdir()}: {error}; free or add disk there."
         ) from None
+
+
+@contextlib.contextmanager
+def _meeting_place(hosts: list[str], rank: int, ports: range, worker: str) -> Iterator[tuple[dict[str, Any], Alarm]]:
+    """Where the others reach this worker: its `address`, and a `port` for JAX's coordinator; and its alarm."""
+    try:
+        address = own_address(hosts[rank], hosts)
+        with contextlib.ExitStack() as opened:
+            reservation = opened.enter_context(reserve_port(address, ports))
+            alarm = Alarm(address, ports)
+            closing = opened.pop_all()
+    except OSError as error:
+        raise TaskFailure(f"{worker}: {error.strerror or error}.") from None
+    with closing, alarm:
+        yield {"address": address, "port": reservation.getsockname()[1]}, alarm
 
 
 @contextlib.contextmanager
@@ -193,19 +207,18 @@ def _train(
     plan: TaskPlan,
     directory: Path,
     rank: int,
-    hosts: list[str],
     peers: list[dict[str, Any]],
     sender: Sender,
 ) -> dict[str, Any]:
     """Have the child train; its "done" event with the time it took to join."""
-    host = f"[{hosts[0]}]" if ":" in hosts[0] else hosts[0]
     job = Job(
         trainings=plan.trainings,
         directory=str(directory),
         rank=rank,
         rows=[peer["rows"][0] for peer in peers],
         validation_rows=[peer["rows"][1] for peer in peers],
-        coordinator=f"{host}:{peers[0]['port']}",
+        addresses=[peer["address"] for peer in peers],
+        port=peers[0]["port"],
         start_seconds=START_SECONDS,
     )
     for number, initial in enumerate(plan.initial):
@@ -233,14 +246,6 @@ def _followed(
     if not plan.worker_logs:
         return contextlib.nullcontext()
     return child.follow(lambda line: sender.send({"rank": rank, "host": host, "line": line}))
-
-
-def _reserved_port(host: str) -> socket.socket:
-    """A socket that keeps a free port of this host until the coordinator, which shares ports, has taken it."""
-    reservation = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reservation.bind((host, 0))
-    return reservation
 
 
 def _failure(rank: int, type: str, message: str, secondary: bool) -> pa.RecordBatch:

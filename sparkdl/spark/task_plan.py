@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkdl.spark.row_bytes import Intake
+from sparkdl.training.addresses import ANY_PORT
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class TaskPlan:
         Whether to send there what workers print.
     initial : list of callable or None
         For every run what gives, on a worker, packed weights to start from (see `forward.py`).
+    ports : range
+        Those that a worker may listen on.
     classes : bytes
         Of the user's own layers and losses, as `shipping.py` packs them.
     """
@@ -40,4 +43,5 @@ class TaskPlan:
     progress: dict[str, Any] | None
     worker_logs: bool
     initial: list[Callable[[], bytes] | None]
+    ports: range = ANY_PORT
     classes: bytes = b""

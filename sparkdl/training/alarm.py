@@ -18,6 +18,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from sparkdl.training.addresses import ANY_PORT, listen
+
 ADMITTED, DONE, RAISED, DIED, ASKED = b"a", b"d", b"r", b"x", b"t"
 ROUND_TRIPS = 8  # to compare clocks
 CONNECT_SECONDS = 60.0
@@ -29,7 +31,9 @@ class Alarm:
     Parameters
     ----------
     host : str
-        This machine's address as the other workers see it.
+        This machine's numeric address as the other workers see it.
+    ports : range, optional
+        Those that it may listen on.
 
     Attributes
     ----------
@@ -39,8 +43,8 @@ class Alarm:
         Seconds to add to this machine's clock for that of rank 0's.
     """
 
-    def __init__(self, host: str) -> None:
-        self._server = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    def __init__(self, host: str, ports: range = ANY_PORT) -> None:
+        self._server = listen(host, ports)
         self._token = secrets.token_hex(16)
         self._peers: list[socket.socket] = []
         self._lock = threading.Lock()

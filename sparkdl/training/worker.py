@@ -40,8 +40,10 @@ class Job:
     rank : int
     rows, validation_rows : list of int
         Rows of every worker, in the order of ranks.
-    coordinator : str
-        "host:port" at which rank 0 brings the workers together.
+    addresses : list of str
+        The numeric address of every worker's machine, in the order of ranks.
+    port : int
+        Of rank 0's machine, at which it brings the workers together.
     start_seconds : float
         How long to wait for the others at the start.
     """
@@ -51,7 +53,8 @@ class Job:
     rank: int
     rows: list[int]
     validation_rows: list[int]
-    coordinator: str
+    addresses: list[str]
+    port: int
     start_seconds: float
 
 
@@ -76,42 +79,23 @@ def run(job: Job, events: Events) -> None:
     """Train as `job` says and send "done" with what every run came to."""
     import jax
     import numpy as np
-    from jax.sharding import Mesh
 
     from sparkdl.classes import CLASSES, install
     from sparkdl.network import named_arrays
     from sparkdl.training.batches import open_shard
-    from sparkdl.training.collectives import meet
-    from sparkdl.training.exchange import WORKERS
+    from sparkdl.training.joining import join
     from sparkdl.training.options import Training
     from sparkdl.training.resumption import Share
-    from sparkdl.training.sockets import widen_send_buffers
     from sparkdl.training.together import train_all
 
-    world = len(job.rows)
     jax.config.update("jax_enable_x64", job.trainings[0].get("dtype") == "float64")
     joining = time.perf_counter()
-    if world > 1:
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(
-            job.coordinator,
-            num_processes=world,
-            process_id=job.rank,
-            cluster_detection_method="deactivate",
-            initialization_timeout=int(job.start_seconds),
-            shutdown_timeout_seconds=30,
-            coordinator_bind_address=job.coordinator,
-        )
-    devices = [min(part, key=lambda device: device.id) for part in _by_process(_devices())]  # a worker drives one
-    mesh = Mesh(np.array(devices), (WORKERS,))
-    if world > 1 and mesh.devices.flat[0].platform == "cpu":
-        meet(mesh)  # gloo opens its connections
-        widen_send_buffers()
+    mesh = join(job.rank, job.addresses, job.port, job.start_seconds)
     directory = Path(job.directory)
     if (directory / CLASSES).exists():  # read now, as constants of theirs may be JAX's, of which joining is to be first
         install((directory / CLASSES).read_bytes())
     plans = [Training.from_json(training) for training in job.trainings]
-    events.send("joined", seconds=time.perf_counter() - joining, device=devices[job.rank].device_kind)
+    events.send("joined", seconds=time.perf_counter() - joining, device=mesh.devices.flat[job.rank].device_kind)
 
     shares = [
         Share([open_shard(directory / name)], tuple(rows), job.rank)
@@ -125,7 +109,7 @@ def run(job: Job, events: Events) -> None:
             (number, name, array) for number, run in enumerate(results) for name, array in named_arrays(run.weights)
         )
         np.savez(directory / WEIGHTS, **{f"{number}/{name}": array for number, name, array in named})
-    if world > 1:
+    if len(job.addresses) > 1:
         jax.distributed.shutdown()
     told = [
         {
@@ -150,24 +134,6 @@ def _initial(path: Path) -> dict[str, Any] | None:
         return None
     with np.load(path, allow_pickle=False) as arrays:
         return nested_weights(dict(arrays))
-
-
-def _devices() -> list[Any]:
-    import jax
-
-    try:
-        return jax.devices()
-    except Exception as error:
-        platform = os.environ.get("JAX_PLATFORMS") or "any"
-        raise RuntimeError(
-            f"JAX finds no device of the platform {platform!r} here ({type(error).__name__}: {error}); install "
-            "sparkdl[gpu] and the GPU's driver on every machine, or set deviceType to 'cpu'."
-        ) from error
-
-
-def _by_process(devices: list[Any]) -> list[list[Any]]:
-    ranks = sorted({device.process_index for device in devices})
-    return [[device for device in devices if device.process_index == rank] for rank in ranks]
 
 
 def main(directory: str) -> None:

@@ -54,23 +54,25 @@ def jobs(directory: Path, plan: Training, rows: tuple[int, ...], held_out: tuple
     with socket.socket() as reservation:
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         reservation.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{reservation.getsockname()[1]}"
+        addresses, port = ["127.0.0.1"] * len(rows), reservation.getsockname()[1]
         made = []
         for rank, counts in enumerate(zip(rows, held_out, strict=True)):
             own = directory / str(rank)
             own.mkdir()
             for name, count in zip((TRAINING, VALIDATION), counts, strict=True):
                 write_shard(own / name, count)
-            made.append(Job([plan.to_json()], str(own), rank, list(rows), list(held_out), address, 60.0))
+            made.append(Job([plan.to_json()], str(own), rank, list(rows), list(held_out), addresses, port, 60.0))
         yield made
 
 
 def run_all(
-    made: list[Job], on_event: Callable[[list[Child], int, dict[str, Any]], None] = lambda *_: None
+    made: list[Job],
+    on_event: Callable[[list[Child], int, dict[str, Any]], None] = lambda *_: None,
+    environment: dict[str, str] = ENVIRONMENT,
 ) -> tuple[list[Any], list[float]]:
     """What the worker of every job gave, or the error it raised, and when; all of them are gone afterwards."""
     with ExitStack() as stack:
-        children = [stack.enter_context(Child(Path(job.directory, "log.txt"), ENVIRONMENT)) for job in made]
+        children = [stack.enter_context(Child(Path(job.directory, "log.txt"), environment)) for job in made]
 
         def run(rank: int) -> tuple[Any, float]:
             try:
@@ -93,6 +95,14 @@ def is_alive(pid: int) -> bool:
         return False
     status = Path(f"/proc/{pid}/stat")
     return not (status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def test_a_proxy_does_not_keep_workers_apart(tmp_path: Path) -> None:
+    with socket.socket() as nobody, jobs(tmp_path, SHORT, (5, 3), (2, 3)) as made:
+        nobody.bind(("127.0.0.1", 0))
+        proxy = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        results, _ = run_all(made, environment=ENVIRONMENT | dict.fromkeys(("http_proxy", "https_proxy"), proxy))
+    assert [done["event"] for done in results] == ["done", "done"]
 
 
 @pytest.mark.parametrize("rows", LENGTHS, ids=str)

@@ -1,0 +1,78 @@
+"""What jaxlib is told of a worker's address, by the one private name of JAX that this takes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from jaxlib import _jax
+
+from sparkdl.training import joining
+
+PROXIES = "no_grpc_proxy", "no_proxy"
+
+
+@pytest.fixture
+def restored(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Whatever a test leaves in jaxlib and in the environment is put back."""
+    monkeypatch.setattr(_jax, "make_gloo_tcp_collectives", _jax.make_gloo_tcp_collectives)
+    for name in (*PROXIES, "NCCL_SOCKET_IFNAME"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def test_jax_makes_gloo_by_the_name_that_is_replaced_and_tells_it_the_address(
+    restored: pytest.MonkeyPatch,
+) -> None:
+    """If JAX ever makes its collectives otherwise, this fails, before any cluster does."""
+    from jax._src import distributed, xla_bridge
+
+    told = {}
+
+    class Stop(Exception):
+        pass
+
+    def make(distributed_client: object, hostname: str | None = None, interface: str | None = None) -> None:
+        told.update(client=distributed_client, hostname=hostname, interface=interface)
+        raise Stop
+
+    client = object()
+    restored.setattr(_jax, "make_gloo_tcp_collectives", make)
+    restored.setattr(distributed.global_state, "client", client)
+    joining._bind_collectives("10.0.0.5")
+    with pytest.raises(Stop):
+        xla_bridge.make_cpu_client()
+    assert told == {"client": client, "hostname": "10.0.0.5", "interface": None}
+
+
+def test_a_jaxlib_without_that_name_is_refused(restored: pytest.MonkeyPatch) -> None:
+    restored.delattr(_jax, "make_gloo_tcp_collectives")
+    with pytest.raises(RuntimeError, match=r"jaxlib \d.* has no make_gloo_tcp_collectives.*install a version"):
+        joining._bind_collectives("10.0.0.5")
+
+
+def test_nccl_takes_the_interface_of_the_address_unless_told_another(restored: pytest.MonkeyPatch) -> None:
+    joining._bind_collectives("127.0.0.1")
+    assert os.environ["NCCL_SOCKET_IFNAME"] == "=lo"
+    restored.setenv("NCCL_SOCKET_IFNAME", "eth7")
+    joining._bind_collectives("127.0.0.1")
+    assert os.environ["NCCL_SOCKET_IFNAME"] == "eth7"
+
+
+@pytest.mark.parametrize(
+    ("excluded", "expected"),
+    [
+        ({}, "10.0.0.5,10.0.0.6"),
+        ({"no_proxy": "localhost,10.0.0.6"}, "localhost,10.0.0.6,10.0.0.5"),
+        ({"no_proxy": "localhost", "no_grpc_proxy": "example.org"}, "example.org,10.0.0.5,10.0.0.6"),
+    ],
+)
+def test_the_other_workers_are_added_to_whom_grpc_talks_to_without_a_proxy(
+    restored: pytest.MonkeyPatch, excluded: dict[str, str], expected: str
+) -> None:
+    for name, value in excluded.items():
+        restored.setenv(name, value)
+    joining._avoid_proxies(["10.0.0.5", "10.0.0.6", "10.0.0.5"])
+    assert os.environ[joining.EXCLUDED] == expected
+    assert os.environ.get("no_proxy") == excluded.get("no_proxy")
