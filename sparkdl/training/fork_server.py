@@ -1,8 +1,8 @@
 """A process that has imported what workers need, and forks them in a fraction of the time that a start takes.
 
-Whoever opens it, and every process forked from there afterwards, can have workers made, who get the environment and the
-import path of the one that asks. Between server and worker stands a warden: it tells how the worker ended, and keeps
-the process id from being given to another until that is known.
+Whoever opens it, and every process forked from there while it lives, can have workers made, who get the environment
+and the import path of the one that asks. Between server and worker stands a warden: it tells how the worker ended, and
+keeps the process id from being given to another until that is known.
 
 On Linux only, and for workers on a CPU: CUDA does not outlive a fork.
 """
@@ -10,6 +10,7 @@ On Linux only, and for workers on a CPU: CUDA does not outlive a fork.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -23,6 +24,7 @@ from typing import IO, Any, NoReturn
 
 from sparkdl.training.worker import call_process, main
 
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 REQUEST_BYTES = 1 << 17  # most are of 5,000
 ANSWER_SECONDS = 60.0
 SERVER_NAME, WARDEN_NAME = "sparkdl-forks", "sparkdl-warden"
@@ -55,13 +57,17 @@ class Forked:
 
 
 def open_fork_server() -> None:
-    """Fork the server off this process; it lives for as long as anybody does who could ask it for a worker."""
+    """Fork the server off this process, with which it ends."""
     global _server
     if sys.platform != "linux":
         return
     _server, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    parent = os.getpid()
     if os.fork() == 0:
         _server.close()
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # which has died before it could be said
+            os._exit(1)
         _to_the_end(_serve, requests)
     requests.close()
 

@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -159,6 +160,25 @@ def test_it_cleans_up_and_ends_when_nobody_talks_to_it(told: dict[str, Any]) -> 
 
 def test_workers_of_gpus_and_those_without_a_server_are_started(told: dict[str, Any]) -> None:
     assert (told["for_a_gpu"], told["without_server"]) == (False, False)
+
+
+def test_the_server_ends_with_who_opened_it_even_if_others_could_ask_it_still() -> None:
+    script = (
+        "import os, sys, time; from sparkdl.training.fork_server import open_fork_server\n"
+        "open_fork_server(); (server,) = open(f'/proc/self/task/{os.getpid()}/children').read().split()\n"
+        "if asker := os.fork(): print(server, asker, flush=True); os._exit(0)\n"
+        "os.dup2(os.open(os.devnull, os.O_RDWR), 1); time.sleep(60)"
+    )
+    told = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, timeout=60).stdout
+    server, asker = map(int, told.split())
+    try:
+        deadline = time.monotonic() + 20
+        while is_alive(server) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not is_alive(server)
+        assert is_alive(asker)
+    finally:
+        os.kill(asker, signal.SIGKILL)
 
 
 if __name__ == "__main__":
