@@ -1,0 +1,171 @@
+"""Several hosts on one machine: network namespaces on a switch, each with a name, a disk and processes of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+NETWORK = "10.213.9"
+SWITCH = "switch"
+# Own name as Debian and Ubuntu write it, which no other host could reach; the last host's name resolves to nothing.
+NAMES = "127.0.0.1 localhost\n::1 localhost\n"
+OWN_NAME = "127.0.1.1 {}\n"
+RUN = 'hostname "$1" && ip link set lo up && shift && exec "$@"'
+
+
+class Host:
+    """One of them.
+
+    Attributes
+    ----------
+    name : str
+    address : str
+        At which the others reach it.
+    folder : Path
+        Its disk.
+    """
+
+    def __init__(self, number: int, owner: str, root: Path) -> None:
+        self.name = f"host{number}"
+        self.address = f"{NETWORK}.{10 + number}"
+        self.folder = root / self.name
+        self.namespace = f"{owner}-{self.name}"
+        self._switch = f"{owner}-{SWITCH}"
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(
+        self, command: list[str], environment: dict[str, str], log: Path, stdin: int | None = subprocess.DEVNULL
+    ) -> subprocess.Popen[str]:
+        """A process on this host, which prints into a file; its standard input may be a pipe."""
+        with log.open("ab") as stream:
+            started = subprocess.Popen(
+                [*inside(self.namespace), "unshare", "--uts", "sh", "-c", RUN, "sh", self.name, *command],
+                stdin=stdin,
+                stdout=stream,
+                stderr=stream,
+                env=environment,
+                cwd=self.folder,
+                text=True,
+                start_new_session=True,
+            )
+        self._started.append(started)
+        return started
+
+    def end(self) -> None:
+        """End all that runs here."""
+        deadline = time.monotonic() + 10
+        while self.kill("") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for process in self._started:
+            process.wait(10)
+
+    def plug(self, into_switch: bool) -> None:
+        """Take the cable out of the switch, or put it in again: what is sent vanishes, and nobody is told."""
+        port = ["ip", "-n", self._switch, "link", "set", f"to-{self.name}"]
+        run(*port, *(["master", "bridge"] if into_switch else ["nomaster"]))
+
+    def processes(self) -> dict[int, str]:
+        """Ids and command lines of all that runs here."""
+        found = {}
+        for pid in run("ip", "netns", "pids", self.namespace).split():
+            with contextlib.suppress(OSError):
+                found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        return found
+
+    def kill(self, command: str, number: int = signal.SIGKILL) -> list[int]:
+        """Send a signal to all whose command line contains this."""
+        struck = [pid for pid, line in self.processes().items() if command in line]
+        for pid in struck:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return struck
+
+
+def inside(namespace: str) -> list[str]:
+    """What precedes a command that runs in a network namespace."""
+    return ["ip", "netns", "exec", namespace]
+
+
+def run(*command: str) -> str:
+    """What a command prints; a RuntimeError with its complaint if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def missing() -> str:
+    """Why there can be no hosts on this machine; "" if there can."""
+    if os.geteuid():
+        return "several hosts on one machine take root"
+    lacking = [program for program in ("ip", "unshare") if not shutil.which(program)]
+    if lacking:
+        return f"several hosts on one machine take {' and '.join(lacking)} (Debian's iproute2, util-linux)"
+    try:
+        run("ip", "netns", "add", "sparkdl-probe")
+        run("ip", "netns", "delete", "sparkdl-probe")
+    except RuntimeError as error:
+        return f"this machine has no network namespaces: {error}"
+    return ""
+
+
+@contextlib.contextmanager
+def connected(number: int, root: Path) -> Iterator[list[Host]]:
+    """So many hosts on one switch; afterwards nothing of them is there, whatever happened.
+
+    Parameters
+    ----------
+    number : int
+    root : Path
+        Folder for their disks.
+    """
+    owner = f"sparkdl-{os.getpid()}"
+    hosts = [Host(each, owner, root) for each in range(number)]
+    settings = [Path("/etc/netns") / host.namespace for host in hosts]
+    switch = ["ip", "-n", f"{owner}-{SWITCH}"]
+    try:
+        run("ip", "netns", "add", f"{owner}-{SWITCH}")
+        run(*switch, "link", "add", "bridge", "type", "bridge", "forward_delay", "0")
+        run(*switch, "link", "set", "bridge", "up")
+        for host, own in zip(hosts, settings, strict=True):
+            host.folder.mkdir(parents=True)
+            own.mkdir(parents=True)  # of which `ip netns exec` lays each file over that of /etc
+            (own / "hosts").write_text(NAMES + (OWN_NAME.format(host.name) if host is not hosts[-1] else ""))
+            (own / "resolv.conf").write_text("")
+            (own / "nsswitch.conf").write_text("hosts: files\n")
+            run("ip", "netns", "add", host.namespace)
+            port, there = f"to-{host.name}", ["ip", "-n", host.namespace]
+            run(
+                "ip",
+                "link",
+                "add",
+                "eth0",
+                "netns",
+                host.namespace,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                port,
+                "netns",
+                f"{owner}-{SWITCH}",
+            )
+            run(*there, "address", "add", f"{host.address}/24", "dev", "eth0")
+            for device in ("lo", "eth0"):
+                run(*there, "link", "set", device, "up")
+            run(*switch, "link", "set", port, "master", "bridge", "up")
+        yield hosts
+    finally:
+        for host, own in zip(hosts, settings, strict=True):
+            with contextlib.suppress(RuntimeError):
+                host.end()
+                run("ip", "netns", "delete", host.namespace)
+            shutil.rmtree(own, ignore_errors=True)
+        with contextlib.suppress(RuntimeError):
+            run("ip", "netns", "delete", f"{owner}-{SWITCH}")

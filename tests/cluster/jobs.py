@@ -1,0 +1,109 @@
+"""What drivers on the hosts are told to do: plain arguments in, JSON values out."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sparkdl import DeepClassificationModel, DeepClassifier, Network, register_function
+from sparkdl.layers import BatchNorm, Dense, Dropout, Relu
+from sparkdl.network import named_arrays
+
+FEATURES, ROWS = 8, 240
+NETWORK = Network([Dense(16), BatchNorm(), Relu(), Dropout(0.1), Dense(3)], input_shape=(FEATURES,))
+
+
+def table(rows: int = ROWS) -> pd.DataFrame:
+    """Rows of three classes, which differ in their means."""
+    random = np.random.default_rng(5)
+    labels = np.arange(rows) % 3
+    features = random.normal(size=(rows, FEATURES)) + labels[:, None]
+    return pd.DataFrame({"id": np.arange(rows), "features": list(features), "label": labels.astype(float)})
+
+
+def frame(session: SparkSession) -> DataFrame:
+    """The rows in several partitions, so that all hosts have some."""
+    return session.createDataFrame(table()).repartition(4, "id")
+
+
+def estimator(**params: Any) -> DeepClassifier:
+    """A network that needs every worker in every step."""
+    return DeepClassifier(network=NETWORK, optimizer="adam", stepSize=0.01, seed=3, batchSize=48, **params)
+
+
+def digest(weights: Any) -> str:
+    """A fingerprint of the bits of all weights."""
+    whole = hashlib.sha256()
+    for name, array in named_arrays(weights):
+        whole.update(name.encode() + str(array.dtype).encode() + np.ascontiguousarray(array).tobytes())
+    return whole.hexdigest()
+
+
+def fit(session: SparkSession, **params: Any) -> dict[str, Any]:
+    """Train: weights, where workers were, and what the summary says."""
+    began = time.time()
+    model = estimator(**params).fit(frame(session))
+    return {
+        "weights": digest(model.weights),
+        "hosts": [worker["host"] for worker in model.summary.workers],
+        "resumed": model.summary.resumedFrom,
+        "seconds": time.time() - began,
+    }
+
+
+def rows_of(scored: DataFrame) -> str:
+    """A fingerprint of the bits of scored rows, whatever their order."""
+    columns = [column for column in ("id", "prediction", "probability", "score") if column in scored.columns]
+    table = scored.select(columns).toPandas().sort_values("id")
+    whole = hashlib.sha256()
+    for column in columns:
+        values = [value.toArray() if hasattr(value, "toArray") else value for value in table[column]]
+        whole.update(np.asarray(values, np.float64).tobytes())
+    return f"{len(table)} rows {whole.hexdigest()}"
+
+
+def live(session: SparkSession, folder: str, workers: int) -> dict[str, Any]:
+    """All that a model goes through, with fingerprints of what comes of it; `folder` is on every host."""
+    rows = frame(session)
+    model = estimator(numWorkers=workers, maxIter=3).fit(rows)
+    found: dict[str, Any] = {"weights": digest(model.weights), "scored": rows_of(model.transform(rows))}
+    evaluation = model.evaluate(rows)
+    found["evaluation"] = [evaluation.accuracy, evaluation.loss]
+    path = f"{folder}/model"
+    model.save(path)
+    loaded = DeepClassificationModel.load(path)
+    found["loaded"] = [digest(loaded.weights), rows_of(loaded.transform(rows))]
+    register_function(session, "score", loaded)
+    rows.createOrReplaceTempView("rows")
+    found["sql"] = rows_of(session.sql("SELECT id, score(features) AS score FROM rows"))
+    rows.write.parquet(f"{folder}/rows")
+    stream = model.transform(session.readStream.schema(rows.schema).parquet(f"{folder}/rows"))
+    query = (
+        stream.select("id", "prediction", "probability")
+        .writeStream.format("memory")
+        .queryName("scored")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    found["stream"] = rows_of(session.table("scored"))
+    return found
+
+
+def cross_validate(session: SparkSession, workers: int, parallelism: int) -> list[float]:
+    """The mean accuracies of two step sizes; of folds that are given, as Spark's own depend on the order of rows."""
+    one = estimator(numWorkers=workers, maxIter=2)
+    grid = ParamGridBuilder().addGrid(one.stepSize, [1e-4, 0.05]).build()
+    evaluator = MulticlassClassificationEvaluator(metricName="accuracy")
+    tuned = CrossValidator(
+        estimator=one, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, foldCol="fold", parallelism=parallelism
+    ).fit(frame(session).withColumn("fold", F.col("id").cast("int") % 2))
+    return list(tuned.avgMetrics)

@@ -1,0 +1,180 @@
+"""Spark's standalone cluster over hosts, and drivers of applications on it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from hosts import Host
+
+from sparkdl.spark.session import find_java
+
+REPOSITORY = Path(__file__).parents[2]
+SPARK = Path(pyspark.__file__).parent
+CLASS = str(SPARK / "bin" / "spark-class")
+PORT = 7077
+READY_SECONDS = 90.0
+SETTINGS = {
+    "spark.executor.memory": "700m",
+    "spark.driver.memory": "700m",
+    "spark.python.daemon.module": "sparkdl.spark.daemon",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+def environment(host: Host, **more: str) -> dict[str, str]:
+    """Of Spark's processes on a host."""
+    java = find_java()
+    assert java is not None
+    own = {
+        "JAVA_HOME": java,
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(REPOSITORY),
+        "SPARK_DAEMON_MEMORY": "192m",
+        "SPARK_HOME": str(SPARK),
+        "SPARK_LOCAL_DIRS": str(host.folder / "local"),
+        "SPARK_LOCAL_IP": host.address,
+        "TMPDIR": str(host.folder / "tmp"),
+    }
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    for folder in ("local", "tmp"):
+        (host.folder / folder).mkdir(exist_ok=True)
+    return kept | own | more
+
+
+def wait_until(what: Callable[[], Any], seconds: float, otherwise: Callable[[], str]) -> Any:
+    """The first true value of `what`; an AssertionError saying what else is there after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"Not within {seconds:g} s. {otherwise()}")
+        time.sleep(0.1)
+    return found
+
+
+class Standalone:
+    """A master on the first host, and workers on the others; a context manager.
+
+    Attributes
+    ----------
+    master : str
+        Spark's URL of it.
+    workers : list of Host
+    """
+
+    def __init__(self, hosts: list[Host], cores: int = 1) -> None:
+        self.driver_host, *self.workers = hosts
+        self.master = f"spark://{self.driver_host.address}:{PORT}"
+        self._cores = cores
+        self._numbers = itertools.count()
+
+    def __enter__(self) -> Standalone:
+        self._start(self.driver_host, "master", "Master", "--host", self.driver_host.address, "--port", str(PORT))
+        self._await(self.driver_host, "master", "I have been elected leader")
+        for host in self.workers:
+            self.start_worker(host)
+        for host in self.workers:
+            self._await(host, "worker", "Successfully registered with master")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Hosts end what runs on them."""
+
+    def start_worker(self, host: Host, **environment: str) -> None:
+        """Spark's worker of a host."""
+        arguments = ["--host", host.address, "--cores", str(self._cores), "--memory", "1g", self.master]
+        self._start(host, "worker", "Worker", *arguments, **environment)
+
+    def _start(self, host: Host, log: str, kind: str, *arguments: str, **more: str) -> None:
+        command = [CLASS, f"org.apache.spark.deploy.{log}.{kind}", *arguments, "--webui-port", "0"]
+        host.start(command, environment(host, **more), host.folder / f"{log}.log")
+
+    def _await(self, host: Host, log: str, words: str) -> None:
+        path = host.folder / f"{log}.log"
+        wait_until(lambda: path.exists() and words in path.read_text(), READY_SECONDS, lambda: path.read_text()[-3000:])
+
+    @contextlib.contextmanager
+    def driver(self, master: str = "", host: Host | None = None, **settings: str) -> Iterator[Driver]:
+        """An application of this cluster, or of another master, whose driver runs on the first host or another."""
+        host = host or self.driver_host
+        own = {
+            "spark.master": master or self.master,
+            "spark.driver.host": host.address,
+            "spark.driver.bindAddress": host.address,
+        }
+        driver = Driver(host, SETTINGS | own | settings, f"driver-{next(self._numbers)}")
+        try:
+            driver.result("session", READY_SECONDS)
+            yield driver
+        finally:
+            driver.stop()
+
+
+class Driver:
+    """Does jobs of `jobs.py` in a process on a host (see driver.py)."""
+
+    def __init__(self, host: Host, settings: dict[str, str], name: str) -> None:
+        self.log = host.folder / f"{name}.log"
+        self._results = host.folder / f"{name}.json"
+        command = [sys.executable, str(Path(__file__).with_name("driver.py")), json.dumps(settings), str(self._results)]
+        self.process = host.start(command, environment(host), self.log, subprocess.PIPE)
+        self._numbers = itertools.count()
+
+    def start(self, job: str, **arguments: Any) -> str:
+        """Have a job done; what `result` is to be asked for."""
+        number = f"{job}-{next(self._numbers)}"
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"id": number, "job": job, "arguments": arguments}) + "\n")
+        self.process.stdin.flush()
+        return number
+
+    def outcome(self, number: str, seconds: float) -> dict[str, Any]:
+        """What came of a job: {"value": ...} or {"error": type, "message": ...}."""
+
+        def found() -> Any:
+            if self.process.poll() is not None:
+                raise AssertionError(f"The driver has ended. {self.last_words()}")
+            lines = self._results.read_text().splitlines() if self._results.exists() else []
+            return next((told for told in map(json.loads, lines) if told["id"] == number), None)
+
+        return wait_until(found, seconds, self.last_words)
+
+    def result(self, number: str, seconds: float = 120.0) -> Any:
+        """The value of a job, which has not failed."""
+        told = self.outcome(number, seconds)
+        assert "error" not in told, f"{told['error']}: {told['message']}\n{self.last_words()}"
+        return told["value"]
+
+    def run(self, job: str, seconds: float = 120.0, **arguments: Any) -> Any:
+        """Have a job done, and give its value."""
+        return self.result(self.start(job, **arguments), seconds)
+
+    def last_words(self) -> str:
+        """The end of what it printed."""
+        return f"{self.log}:\n{self.log.read_text()[-4000:] if self.log.exists() else ''}"
+
+    def stop(self) -> None:
+        """End the application."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()

@@ -1,0 +1,34 @@
+"""Fits, models and all that is done with them on hosts that are really apart, as on one machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from standalone import Driver
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_fit_on_hosts_gives_the_weights_of_a_fit_on_one_machine(driver: Driver, laptop: Driver, workers: int) -> None:
+    there = driver.run("fit", numWorkers=workers, maxIter=3)
+    here = laptop.run("fit", numWorkers=workers, maxIter=3)
+    assert there["weights"] == here["weights"]
+    assert len(set(there["hosts"])) == workers
+
+
+def test_a_model_lives_on_hosts_as_on_one_machine(driver: Driver, laptop: Driver, tmp_path: Path) -> None:
+    """It is fitted by two workers, scores, is evaluated, saved in a shared folder, loaded, asked in SQL, streamed."""
+    there, here = (
+        each.run("live", seconds=240, folder=str(tmp_path / name), workers=2)
+        for name, each in (("there", driver), ("here", laptop))
+    )
+    assert there == here
+    assert there["loaded"] == [there["weights"], there["scored"]]
+    assert there["stream"] == there["scored"]
+    assert there["scored"].startswith("240 rows")
+
+
+def test_cross_validation_on_hosts_finds_what_it_finds_on_one_machine(driver: Driver, laptop: Driver) -> None:
+    there = driver.run("cross_validate", seconds=240, workers=1, parallelism=2)
+    assert there == laptop.run("cross_validate", seconds=240, workers=1, parallelism=1)
+    assert there[1] > there[0]
