@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
 import logging
-import secrets
 import socket
 import sys
 import threading
@@ -14,6 +12,8 @@ import time
 import warnings
 from types import TracebackType
 from typing import Any, Self
+
+from sparkdl.training.channel import Door, connect
 
 CONNECT_SECONDS = 2.0
 LINE_BYTES = 1 << 16
@@ -35,7 +35,8 @@ class Receiver:
     host : str
         The driver's address as workers see it.
     bind : str
-        The address to listen on.
+        The address to listen on. It may be 0.0.0.0, where containers have `spark.driver.bindAddress` so, as the
+        driver's address is then none of this machine's.
     metric : str
         What to call the metric.
     shown : bool
@@ -47,22 +48,20 @@ class Receiver:
     def __init__(self, host: str, bind: str, metric: str, shown: bool, logged: bool = False) -> None:
         self._metric = metric
         self.address: dict[str, Any] | None = None
-        self._server: socket.socket | None = None
+        self._door: Door | None = None
         if not shown and not logged:
             return
         try:
-            self._server = socket.create_server((bind, 0))
+            self._door = Door(host, bind)
         except OSError as error:
             lost = " or ".join(["progress bar"] * shown + ["worker logs"] * logged)
             warnings.warn(f"No {lost}: cannot listen on {bind} ({error}).", stacklevel=3)
             return
-        token = secrets.token_hex(16)
-        self.address = {"host": host, "port": self._server.getsockname()[1], "token": token}
+        self.address = self._door.address
         self._bar = _bar() if shown else None
         self._handler = _handler() if logged else None
         self._lock = threading.Lock()  # of what is shown
-        self._threads = [threading.Thread(target=self._listen, args=(token,), daemon=True)]
-        self._threads[0].start()
+        self._door.open(self._hear)
 
     def __enter__(self) -> Self:
         return self
@@ -70,38 +69,17 @@ class Receiver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._server is None:
+        if self._door is None:
             return
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes accept, which close alone does not
-        self._server.close()
-        deadline = time.monotonic() + CONNECT_SECONDS
-        for thread in self._threads:  # the first adds the others
-            thread.join(max(0, deadline - time.monotonic()))
+        self._door.close(CONNECT_SECONDS)
         if self._handler is not None:
             LOGGER.removeHandler(self._handler)
         if self._bar is not None:
             self._bar.close()
 
-    def _listen(self, token: str) -> None:
-        assert self._server is not None
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            thread = threading.Thread(target=self._hear, args=(connection, token), daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def _hear(self, connection: socket.socket, token: str) -> None:
+    def _hear(self, connection: socket.socket) -> None:
         """Show what one worker, or one attempt of it, has to say."""
-        with connection, contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            connection.settimeout(CONNECT_SECONDS)
-            stream = connection.makefile("rb")
-            if not hmac.compare_digest(stream.readline(LINE_BYTES).strip(), token.encode()):
-                return
-            connection.settimeout(None)
+        with connection.makefile("rb") as stream, contextlib.suppress(ValueError, KeyError, TypeError):
             while line := stream.readline(LINE_BYTES):
                 message = json.loads(line)
                 with self._lock:
@@ -149,8 +127,7 @@ class Sender:
         if address is None:
             return
         with contextlib.suppress(OSError):
-            self._socket = socket.create_connection((address["host"], address["port"]), CONNECT_SECONDS)
-            self._socket.sendall(address["token"].encode() + b"\n")
+            self._socket = connect(address, CONNECT_SECONDS)
 
     def __enter__(self) -> Self:
         return self

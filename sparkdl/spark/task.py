@@ -28,7 +28,7 @@ from sparkdl.spark.local_disk import local_directory
 from sparkdl.spark.progress import Sender
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.addresses import own_address, reserve_port, split_host
-from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
+from sparkdl.training.alarm import DONE, LOST, RAISED, Alarm
 from sparkdl.training.batches import check_weights
 from sparkdl.training.child import Child, WorkerError
 from sparkdl.training.recorder import Recorder
@@ -36,7 +36,7 @@ from sparkdl.training.worker import INITIAL, WEIGHTS, Job
 
 CHUNK_BYTES = 4 << 20  # of a result row: Spark Connect's batches hold no more
 START_SECONDS = 300.0
-PATIENCE_SECONDS = 5.0  # between an exchange's breaking and the news of who broke it
+PATIENCE_SECONDS = 15.0  # between an exchange's breaking and the news of who broke it, perhaps by falling silent
 PRECEDENCE_SECONDS = 1.0  # for Spark to hear of the worker that died before it hears of those that lost it
 RESULT_SCHEMA = "rank int, kind string, number int, payload binary"
 
@@ -85,7 +85,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 own = {"rows": rows, "weighing": weighing, "wrong": wrong, "skipped": skipped}
                 own |= place | {"alarm": alarm.address}
                 peers = _meet(context, own, environment["JAX_PLATFORMS"])
-                alarm.watch(rank, peers[0]["alarm"], child.give_up)
+                alarm.watch(rank, plan.workers, peers[0]["alarm"], child.give_up)
                 done = _train(child, plan, directory, rank, peers, sender)
                 weights = (directory / WEIGHTS).open("rb") if rank == 0 else io.BytesIO()
                 alarm.end(DONE)
@@ -95,8 +95,11 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 return
             except WorkerError as error:
                 named = f"{worker}: {f'{error.type}: ' if error.type else ''}{error}"
-                died = alarm.cause(PATIENCE_SECONDS) == DIED if error.secondary else not error.type
-                if died:
+                cause = alarm.cause(PATIENCE_SECONDS) if error.secondary else None
+                if cause and cause.how == LOST and cause.rank is not None:
+                    named = f"Worker {cause.rank} on {hosts[cause.rank]} cannot be reached any more: its machine has "
+                    named += f"not answered worker {rank}; see whether it runs and is connected."
+                if cause.how != RAISED if cause else not error.type:
                     time.sleep(PRECEDENCE_SECONDS if error.secondary else 0)
                     raise TaskFailure(named) from None
                 alarm.end(RAISED)

@@ -109,7 +109,7 @@ def listen(host: str, ports: range) -> socket.socket:
         All are taken, or this machine does not have that address.
     """
     server = _bind(host, ports, reuse=True)
-    server.listen()
+    server.listen(socket.SOMAXCONN)
     return server
 
 

@@ -1,28 +1,45 @@
 """The end of one worker ends the waiting of all: in an exchange they would wait for it for half a minute or for ever.
 
-Every worker's parent process holds a connection to that of rank 0. One byte on it says how the worker ended; its loss
-without a byte, that the worker died.
+Every worker's parent process holds a connection to that of rank 0. A few bytes on it say how a worker ended; its loss
+without them, that the worker died, or that its machine is not to be reached.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import queue
-import secrets
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from sparkdl.training.addresses import ANY_PORT, listen
+from sparkdl.training.addresses import ANY_PORT
+from sparkdl.training.channel import Door, connect
 
-ADMITTED, DONE, RAISED, DIED, ASKED = b"a", b"d", b"r", b"x", b"t"
+ADMITTED = b"a"
+DONE, RAISED, DIED, LOST, ASKED = b"d", b"r", b"x", b"l", b"t"
+MESSAGE = struct.Struct("!cI")  # one of these, and the rank that it is about
 ROUND_TRIPS = 8  # to compare clocks
-CONNECT_SECONDS = 60.0
+CONNECT_SECONDS = 15.0
+ADMIT_SECONDS = 60.0  # for rank 0 to answer, and for all others to come
+
+
+class Cause(NamedTuple):
+    """Why this worker cannot go on.
+
+    Attributes
+    ----------
+    how : bytes
+        Another worker has RAISED an exception or DIED, or is LOST: its machine has not answered for some seconds.
+    rank : int or None
+        Which one, if that is known.
+    """
+
+    how: bytes
+    rank: int | None
 
 
 class Alarm:
@@ -44,14 +61,15 @@ class Alarm:
     """
 
     def __init__(self, host: str, ports: range = ANY_PORT) -> None:
-        self._server = listen(host, ports)
-        self._token = secrets.token_hex(16)
-        self._peers: list[socket.socket] = []
+        self._door = Door(host, ports=ports)
+        self._peers: dict[int, socket.socket] = {}
         self._lock = threading.Lock()
+        self._rank = 0
         self._end = DIED
-        self._heard: queue.Queue[bytes] = queue.Queue()
+        self._heard: queue.Queue[Cause] = queue.Queue()
+        self._absent: threading.Timer | None = None
         self.offset = 0.0
-        self.address: dict[str, Any] = {"host": host, "port": self._server.getsockname()[1], "token": self._token}
+        self.address = self._door.address
 
     def __enter__(self) -> Self:
         return self
@@ -59,95 +77,113 @@ class Alarm:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes accept
-        self._server.close()
-        self._tell(self._end)
+        if self._absent is not None:
+            self._absent.cancel()
+        self._door.close()
+        self._tell(self._end, self._rank)
         with self._lock:
-            for peer in self._peers:
+            for peer in self._peers.values():
                 with contextlib.suppress(OSError):
                     peer.shutdown(socket.SHUT_RDWR)  # wakes recv
                 peer.close()
 
-    def watch(self, rank: int, center: dict[str, Any], ring: Callable[[], None]) -> None:
+    def watch(self, rank: int, workers: int, center: dict[str, Any], ring: Callable[[], None]) -> None:
         """Begin to watch.
 
         Parameters
         ----------
         rank : int
             This worker's.
+        workers : int
+            How many there are.
         center : dict
             The `address` of rank 0's alarm.
         ring : callable
-            Called in a thread when another worker has raised an exception or died; perhaps several times.
+            Called in a thread when `cause` has something to tell; perhaps several times.
 
         Raises
         ------
         OSError
             Rank 0 cannot be reached.
         """
+        self._rank = rank
         if rank == 0:
-            threading.Thread(target=self._accept, args=(ring,), daemon=True).start()
+            self._door.open(lambda peer: self._admit(peer, ring))
+            self._absent = threading.Timer(ADMIT_SECONDS, self._miss, (workers, ring))
+            self._absent.daemon = True
+            self._absent.start()
             return
-        peer = socket.create_connection((center["host"], center["port"]), CONNECT_SECONDS)
-        self._peers.append(peer)
-        peer.sendall(center["token"].encode())
+        self._door.close()
+        where = f"worker 0's alarm at {center['host']}:{center['port']}"
+        try:
+            peer = connect(center, CONNECT_SECONDS)
+        except OSError as error:
+            raise OSError(f"{where} cannot be reached: {error}") from None
+        self._peers[0] = peer
+        peer.settimeout(ADMIT_SECONDS)
+        peer.sendall(struct.pack("!I", rank))
         if peer.recv(1) != ADMITTED:
-            raise OSError(f"The alarm at {center['host']}:{center['port']} does not answer.")
+            raise OSError(f"{where} does not answer")
         self.offset = _clock_offset(peer)
         peer.settimeout(None)
-        threading.Thread(target=self._listen, args=(peer, ring), daemon=True).start()
+        threading.Thread(target=self._listen, args=(0, peer, ring), daemon=True).start()
 
     def end(self, how: bytes) -> None:
         """Tell the others that this worker is DONE, which alarms nobody, or has RAISED an exception."""
         self._end = how
-        self._tell(how)
+        self._tell(how, self._rank)
 
-    def cause(self, seconds: float) -> bytes:
-        """Whether another worker has RAISED an exception or DIED, as far as is heard within so many seconds."""
+    def cause(self, seconds: float) -> Cause:
+        """What is the first to be heard of another worker, within so many seconds; of nobody, that one DIED."""
         try:
             return self._heard.get(timeout=seconds)
         except queue.Empty:
-            return DIED
-
-    def _accept(self, ring: Callable[[], None]) -> None:
-        while True:
-            try:
-                peer, _ = self._server.accept()
-            except OSError:
-                return  # closed
-            threading.Thread(target=self._admit, args=(peer, ring), daemon=True).start()
+            return Cause(DIED, None)
 
     def _admit(self, peer: socket.socket, ring: Callable[[], None]) -> None:
-        peer.settimeout(CONNECT_SECONDS)
-        with contextlib.suppress(OSError):
-            token = peer.recv(len(self._token), socket.MSG_WAITALL)
-            if hmac.compare_digest(token, self._token.encode()):
-                peer.settimeout(None)
-                with self._lock:
-                    self._peers.append(peer)
-                peer.sendall(ADMITTED)
-                self._listen(peer, ring)
-                return
-        peer.close()
-
-    def _listen(self, peer: socket.socket, ring: Callable[[], None]) -> None:
         try:
-            while (heard := peer.recv(1)) == ASKED:
-                peer.sendall(struct.pack("!d", time.time()))
-        except OSError:
-            heard = b""
-        if heard != DONE and self._end == DIED:  # else it is this worker's own end that ended it
-            heard = heard or DIED
-            self._heard.put(heard)
-            self._tell(heard)  # rank 0 passes it on
-            ring()
-
-    def _tell(self, byte: bytes) -> None:
+            (rank,) = struct.unpack("!I", peer.recv(4, socket.MSG_WAITALL))
+        except struct.error:  # it has gone again
+            return
         with self._lock:
-            for peer in self._peers:
+            self._peers[rank] = peer
+        peer.sendall(ADMITTED)
+        self._listen(rank, peer, ring)
+
+    def _miss(self, workers: int, ring: Callable[[], None]) -> None:
+        with self._lock:
+            absent = [rank for rank in range(1, workers) if rank not in self._peers]
+        if absent:
+            self._alert(Cause(LOST, absent[0]), ring)
+
+    def _listen(self, rank: int, peer: socket.socket, ring: Callable[[], None]) -> None:
+        """Hear what one peer says, of itself or, if it is rank 0, of any."""
+        try:
+            while True:
+                how, about = MESSAGE.unpack(peer.recv(MESSAGE.size, socket.MSG_WAITALL))
+                if how != ASKED:
+                    break
+                peer.sendall(struct.pack("!d", time.time()))
+        except (struct.error, ConnectionError):  # its process has ended
+            how, about = DIED, rank
+        except OSError:
+            how, about = LOST, rank
+        if how != DONE:
+            self._alert(Cause(how, about), ring)
+
+    def _alert(self, cause: Cause, ring: Callable[[], None]) -> None:
+        if self._end != DIED:
+            return  # it is this worker's own end that ended it
+        self._heard.put(cause)
+        if cause.rank is not None:
+            self._tell(cause.how, cause.rank)  # rank 0 passes it on
+        ring()
+
+    def _tell(self, how: bytes, rank: int) -> None:
+        with self._lock:
+            for peer in self._peers.values():
                 with contextlib.suppress(OSError):
-                    peer.sendall(byte)
+                    peer.sendall(MESSAGE.pack(how, rank))
 
 
 def _clock_offset(peer: socket.socket) -> float:
@@ -155,10 +191,10 @@ def _clock_offset(peer: socket.socket) -> float:
     tries = []
     for _ in range(ROUND_TRIPS):
         asked = time.time()
-        peer.sendall(ASKED)
+        peer.sendall(MESSAGE.pack(ASKED, 0))
         answer = peer.recv(8, socket.MSG_WAITALL)
         heard = time.time()
         if len(answer) < 8:
-            raise OSError("The alarm of the first worker fell silent.")
+            raise OSError("worker 0's alarm fell silent")
         tries.append((heard - asked, struct.unpack("!d", answer)[0] - (asked + heard) / 2))
     return min(tries)[1]

@@ -50,7 +50,7 @@ def test_a_first_worker_that_dies_while_it_is_greeted_is_an_error(answer: bytes)
     def greet() -> None:
         peer, _ = server.accept()
         with peer:
-            peer.recv(2, socket.MSG_WAITALL)
+            peer.recv(6, socket.MSG_WAITALL)
             peer.sendall(answer)
             peer.shutdown(socket.SHUT_WR)
             while peer.recv(100):
@@ -61,6 +61,6 @@ def test_a_first_worker_that_dies_while_it_is_greeted_is_an_error(answer: bytes)
         thread = threading.Thread(target=greet)
         thread.start()
         with pytest.raises(OSError, match="does not answer|fell silent"):
-            alarm.watch(1, center, lambda: None)
+            alarm.watch(1, 2, center, lambda: None)
     thread.join(10)
     assert not thread.is_alive()

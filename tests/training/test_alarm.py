@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from sparkdl.training.alarm import DIED, DONE, RAISED, Alarm
+from sparkdl.training.alarm import DIED, DONE, LOST, RAISED, Alarm
 
 WORLD = 3
 
@@ -22,7 +22,7 @@ def alarms() -> list[Alarm]:
 def watched(alarms: list[Alarm]) -> list[threading.Event]:
     rung = [threading.Event() for _ in alarms]
     for rank, alarm in enumerate(alarms):
-        alarm.watch(rank, alarms[0].address, rung[rank].set)
+        alarm.watch(rank, WORLD, alarms[0].address, rung[rank].set)
     return rung
 
 
@@ -39,12 +39,12 @@ def test_the_failure_of_any_worker_rings_at_every_other(alarms: list[Alarm], fai
         alarms[failed].__exit__(None, None, None)
         for rank in set(range(WORLD)) - {failed}:
             assert rung[rank].wait(5)
-            assert alarms[rank].cause(5) == how
+            assert alarms[rank].cause(5) == (how, failed)
 
 
 def test_workers_that_are_done_alarm_nobody(alarms: list[Alarm]) -> None:
     rung = watched(alarms)
-    listening = [thread for thread in threading.enumerate() if thread.name.endswith("(_listen)")]
+    listening = [thread for thread in threading.enumerate() if thread.name.endswith(("(_listen)", "(_greet)"))]
     for alarm in (alarms[1], alarms[0], alarms[2]):
         alarm.end(DONE)
         alarm.__exit__(None, None, None)
@@ -70,8 +70,19 @@ def test_an_unreachable_center_is_an_error(alarms: list[Alarm]) -> None:
     with alarms[0]:
         pass
     with alarms[1], pytest.raises(OSError):
-        alarms[1].watch(1, alarms[0].address, lambda: None)
+        alarms[1].watch(1, WORLD, alarms[0].address, lambda: None)
     alarms[2].__exit__(None, None, None)
+
+
+def test_a_worker_that_never_comes_is_lost(alarms: list[Alarm], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkdl.training.alarm.ADMIT_SECONDS", 0.5)
+    with alarms[0], alarms[1], alarms[2]:
+        rung = [threading.Event() for _ in alarms]
+        for rank in (0, 1):
+            alarms[rank].watch(rank, WORLD, alarms[0].address, rung[rank].set)
+        for rank in (0, 1):
+            assert rung[rank].wait(5)
+            assert alarms[rank].cause(0) == (LOST, 2)
 
 
 def test_workers_learn_how_far_their_clock_is_from_the_first_ones(
