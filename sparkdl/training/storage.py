@@ -41,22 +41,24 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """All bytes of a file."""
-        with self._filesystem.open_input_stream(self._path(name)) as stream:
-            return stream.read()
+        # Not as a stream, which is read in pieces of 256 KiB, for each of which an object store is asked anew.
+        with self._filesystem.open_input_file(self._path(name)) as file:
+            return file.read()
 
     def write(self, name: str, data: bytes) -> None:
-        """Put a file in place as a whole, over one of that name: others see all of the new one or none of it."""
-        if self._filesystem.type_name in OBJECT_STORES:
-            self._put(self._path(name), data)
-            return
-        temporary = self._path(temporary_name())
-        try:
-            self._put(temporary, data)
-            self._move(temporary, self._path(name))
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self._filesystem.delete_file(temporary)
-            raise
+        """Put a file in place as a whole, over one of that name: others see all of the new one or none of it.
+
+        Raises
+        ------
+        OSError
+            The file system acknowledged it but does not have all of it, or the file system's own.
+        """
+        self._place(name, data)
+        info = self._filesystem.get_file_info(self._path(name))
+        if info.type == fs.FileType.NotFound:
+            raise OSError(f"the file system acknowledged {name}, which is not there")
+        if info.size is not None and info.size != len(data):
+            raise OSError(f"the file system acknowledged {name}, but holds {info.size} of its {len(data)} bytes")
 
     def names(self) -> list[str]:
         """Names of the files, sorted, without temporary ones."""
@@ -83,6 +85,19 @@ class Folder:
         for name in self._list(fs.FileType.File):
             if TEMPORARY.fullmatch(name):
                 self.remove(name)
+
+    def _place(self, name: str, data: bytes) -> None:
+        if self._filesystem.type_name in OBJECT_STORES:
+            self._put(self._path(name), data)
+            return
+        temporary = self._path(temporary_name())
+        try:
+            self._put(temporary, data)
+            self._move(temporary, self._path(name))
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._filesystem.delete_file(temporary)
+            raise
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"

@@ -1,0 +1,149 @@
+"""Checkpoints in S3: as on a disk, and where the server stalls, refuses or loses writes a sentence in bounded time."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from object_store import Store, served
+
+from sparkdl import Network
+from sparkdl.layers import Dense
+from sparkdl.training import Checkpoints, fit
+from sparkdl.training.checkpoints import CheckpointFolder
+from sparkdl.training.storage import open_folder
+
+FINGERPRINT = "ab" * 32
+PLACE = "s3://bucket/runs"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Store]:
+    with pytest.MonkeyPatch.context() as patch, served(patch) as store:
+        yield store
+
+
+@pytest.fixture
+def store(server: Store) -> Iterator[Store]:
+    """An empty one, and in order again afterwards."""
+    folder = open_folder("s3://bucket")
+    folder._filesystem.delete_dir_contents("bucket")
+    server.requests.clear()
+    yield server
+    server.lost, server.refuses = None, False
+
+
+def saved(folder: CheckpointFolder, *epochs: int) -> None:
+    for epoch in epochs:
+        folder.save({"epoch": epoch, "step": 0}, {"w": np.full(100, epoch, np.float32)})
+
+
+def newest(epochs: float = float("inf")) -> tuple[int | None, list[str]]:
+    """The newest checkpoint's epoch as a later run finds it, and what is said."""
+    with CheckpointFolder(Checkpoints(PLACE), FINGERPRINT) as folder:
+        found = folder.newest(epochs=epochs)
+        return (int(found.arrays["w"][0]) if found else None), folder.notes
+
+
+def test_a_folder_in_s3_is_like_any_other(store: Store) -> None:
+    folder = open_folder(PLACE)
+    folder.write("b", b"one")
+    folder.write("b", b"two")
+    folder.write("a", b"")
+    folder.folder("inner").write("x", b"1")
+    assert (folder.names(), folder.read("b"), folder.read("a"), folder.folders()) == (
+        ["a", "b"],
+        b"two",
+        b"",
+        ["inner"],
+    )
+    folder.remove("a")
+    assert (folder.exists("a"), folder.exists("b")) == (False, True)
+
+
+def test_a_large_file_is_read_in_one_request(store: Store) -> None:
+    """Each takes a round trip: by pieces of 256 KiB, as streams are read, a gigabyte takes 4,000."""
+    folder = open_folder(PLACE)
+    data = bytes(range(256)) * (3 << 12)
+    folder.write("x", data)
+    store.requests.clear()
+    assert folder.read("x") == data
+    assert store.requests.count("GET /bucket/runs/x") == 1
+
+
+def test_a_run_goes_on_from_its_checkpoint_in_s3_and_ends_alike(store: Store) -> None:
+    x = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
+    rows = x, x.sum(1)
+    network = Network([Dense(1)], input_shape=(4,))
+
+    def train(epochs: int, place: str | None) -> np.ndarray:
+        kept = place and Checkpoints(place)
+        result = fit(network, rows, loss="squared_error", epochs=epochs, batch_size=8, checkpoints=kept)
+        assert (result.resumed is not None) == (place is not None and epochs == 3)
+        return result.weights["dense_0"]["kernel"]
+
+    train(2, PLACE)
+    np.testing.assert_array_equal(train(3, PLACE), train(3, None))
+
+
+@pytest.mark.parametrize(
+    "lost, said",
+    [
+        (1.0, "acknowledged epoch-00003-step-00000000.ckpt, which is not there"),
+        (0.5, r"but holds \d+ of its \d+ bytes"),
+    ],
+)
+def test_a_lost_write_is_said_and_the_one_before_it_stays(store: Store, lost: float, said: str) -> None:
+    with CheckpointFolder(Checkpoints(PLACE, keep=1), FINGERPRINT) as folder:
+        saved(folder, 1, 2)
+        folder.close()
+    with CheckpointFolder(Checkpoints(PLACE, keep=1), FINGERPRINT) as folder:
+        store.lost = lost
+        saved(folder, 3)
+        folder.close()
+        (note,) = folder.notes
+        assert note.startswith(f"1 of the checkpoints in {PLACE!r} could not be written")
+        assert re.search(said, note), note
+    epoch, notes = newest()
+    assert epoch == 2, "neither the lost one nor none"
+    assert len(notes) == (lost < 1) and all("truncated" in note and PLACE in note for note in notes)
+
+
+def test_a_store_that_loses_all_is_refused_before_training(store: Store) -> None:
+    store.lost = 1.0
+    with (
+        CheckpointFolder(Checkpoints(PLACE), FINGERPRINT) as folder,
+        pytest.raises(ValueError, match=f"checkpointDir '{PLACE}' cannot be written: .* is not there"),
+    ):
+        folder.check()
+
+
+def test_a_store_that_refuses_is_a_sentence(store: Store) -> None:
+    store.refuses = True
+    began = time.monotonic()
+    for ask, done in ((CheckpointFolder.check, "written"), (CheckpointFolder.newest, "read")):
+        with (
+            CheckpointFolder(Checkpoints(PLACE), FINGERPRINT) as folder,
+            pytest.raises(
+                ValueError, match=f"checkpointDir '{PLACE}' cannot be {done}: .*ACCESS_DENIED.*; name a fold"
+            ),
+        ):
+            ask(folder)
+    assert time.monotonic() - began < 10
+
+
+def test_a_store_that_stalls_ends_every_wait_with_a_sentence(store: Store) -> None:
+    folder = CheckpointFolder(Checkpoints(PLACE), FINGERPRINT)
+    folder.check()
+    began = time.monotonic()
+    with store.stalled():
+        for ask, done in ((folder.check, "written"), (folder.newest, "read"), (folder.others, "read")):
+            with pytest.raises(ValueError, match=f"checkpointDir '{PLACE}' cannot be {done}: the file system gave no "):
+                ask(0.3)
+        saved(folder, 1)
+        folder.close(0.3)
+        assert "was not written within 0.3 s" in folder.notes[-1] and PLACE in folder.notes[-1]
+        assert time.monotonic() - began < 5
