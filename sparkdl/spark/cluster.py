@@ -136,7 +136,7 @@ def fit(
     rows = prepared.rows.repartition(workers, "key")
     slots = local_slots(setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1")))
     slots = registered_slots(session) if slots is None else slots
-    shown_to = progress.Receiver(*driver_address(session), Loss.of(plans[0].loss).metric, shown, worker_logs)
+    shown_to = progress.Receiver(*driver_address(session), Loss.of(plans[0].loss).metric, shown, worker_logs, ports)
     sent = {data: shared(session, data) for data in set(initial) if data is not None}
     with taken(session, workers, slots), shown_to as receiver:
         task = TaskPlan(

@@ -13,6 +13,7 @@ import warnings
 from types import TracebackType
 from typing import Any, Self
 
+from sparkdl.training.addresses import ANY_PORT
 from sparkdl.training.channel import Door, connect
 
 CONNECT_SECONDS = 2.0
@@ -43,16 +44,20 @@ class Receiver:
         Whether to draw the bar.
     logged : bool, default False
         Whether to log the lines. If neither is wanted, nothing listens.
+    ports : range, optional
+        Those to listen on.
     """
 
-    def __init__(self, host: str, bind: str, metric: str, shown: bool, logged: bool = False) -> None:
+    def __init__(
+        self, host: str, bind: str, metric: str, shown: bool, logged: bool = False, ports: range = ANY_PORT
+    ) -> None:
         self._metric = metric
         self.address: dict[str, Any] | None = None
         self._door: Door | None = None
         if not shown and not logged:
             return
         try:
-            self._door = Door(host, bind)
+            self._door = Door(host, bind, ports)
         except OSError as error:
             lost = " or ".join(["progress bar"] * shown + ["worker logs"] * logged)
             warnings.warn(f"No {lost}: cannot listen on {bind} ({error}).", stacklevel=3)
