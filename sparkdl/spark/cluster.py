@@ -19,6 +19,7 @@ from sparkdl.spark import progress
 from sparkdl.spark.preparation import Prepared
 from sparkdl.spark.remote import driver_address, local_slots, registered_slots, release, setting, shared
 from sparkdl.spark.shipping import packed_classes
+from sparkdl.spark.shortage import ended_by_shortage
 from sparkdl.spark.slots import taken
 from sparkdl.spark.task import RESULT_SCHEMA, failure_in, run_task
 from sparkdl.spark.task_plan import TaskPlan
@@ -138,7 +139,7 @@ def fit(
     slots = registered_slots(session) if slots is None else slots
     shown_to = progress.Receiver(*driver_address(session), Loss.of(plans[0].loss).metric, shown, worker_logs, ports)
     sent = {data: shared(session, data) for data in set(initial) if data is not None}
-    with taken(session, workers, slots), shown_to as receiver:
+    with taken(session, workers, slots), shown_to as receiver, ended_by_shortage(session, workers) as shortage:
         task = TaskPlan(
             trainings=[plan.to_json() for plan in plans],
             workers=workers,
@@ -155,7 +156,7 @@ def fit(
         try:
             table = results.toArrow()
         except Exception as error:
-            message = failure_in(str(error)) or _shortage_in(str(error), workers)
+            message = shortage() or failure_in(str(error)) or _shortage_in(str(error), workers)
             if message is None:
                 raise
             raise RuntimeError(message) from None

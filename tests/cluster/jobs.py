@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from sparkdl import DeepClassificationModel, DeepClassifier, Network, register_function
 from sparkdl.layers import BatchNorm, Dense, Dropout, Relu
 from sparkdl.network import named_arrays
+from sparkdl.spark.remote import registered_slots
 
 FEATURES, ROWS = 8, 240
 NETWORK = Network([Dense(16), BatchNorm(), Relu(), Dropout(0.1), Dense(3)], input_shape=(FEATURES,))
@@ -107,3 +108,24 @@ def cross_validate(session: SparkSession, workers: int, parallelism: int) -> lis
         estimator=one, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, foldCol="fold", parallelism=parallelism
     ).fit(frame(session).withColumn("fold", F.col("id").cast("int") % 2))
     return list(tuned.avgMetrics)
+
+
+def await_failure(session: SparkSession, within: float) -> float | None:
+    """The time at which a task of a stage that runs failed, or at which such a stage was found to run again."""
+    tracker = session.sparkContext.statusTracker()
+    deadline = time.time() + within
+    while time.time() < deadline:
+        for stage in tracker.getActiveStageIds():
+            told = tracker.getStageInfo(stage)
+            if told and (told.numFailedTasks or told.currentAttemptId):
+                return time.time()
+        time.sleep(0.05)
+    return None
+
+
+def await_slots(session: SparkSession, slots: int, within: float) -> int:
+    """How many tasks can run at once, as soon as there are so many slots."""
+    deadline = time.time() + within
+    while (found := registered_slots(session) or 0) < slots and time.time() < deadline:
+        time.sleep(0.2)
+    return found

@@ -1,0 +1,67 @@
+"""Ends a fit for which the cluster has too few executors left: Spark itself would wait for others for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sparkdl.spark.remote import local_slots, over_connect, registered_slots, setting
+
+POLL_SECONDS = 2.0
+SHORTAGE_SECONDS = 60.0  # for other executors to come, once Spark has noticed which are lost
+
+
+@contextlib.contextmanager
+def ended_by_shortage(session: SparkSession, workers: int) -> Iterator[Callable[[], str | None]]:
+    """A context whose Spark jobs are cancelled when there have been too few slots for so many workers for a minute.
+
+    What is yielded tells, in a sentence, if that has happened. Over Spark Connect, which does not tell its slots, and
+    on a local master, which loses none, nothing is watched.
+    """
+    if over_connect(session) or local_slots(setting(session, "spark.master", ""), 1) is not None:
+        yield lambda: None
+        return
+    context: Any = session.sparkContext
+    tag, over = f"sparkdl-{uuid.uuid4().hex}", threading.Event()
+    told: list[str] = []
+
+    def watch() -> None:
+        there, since = _executors(context), time.monotonic()
+        while not over.wait(POLL_SECONDS):
+            slots, now = registered_slots(session) or 0, time.monotonic()
+            if slots >= workers:
+                there, since = there | _executors(context), now
+            elif now - since > SHORTAGE_SECONDS:
+                told.append(_sentence(workers, slots, sorted(there - _executors(context))))
+                context.cancelJobsWithTag(tag)
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    context.addJobTag(tag)
+    thread.start()
+    try:
+        yield lambda: told[0] if told else None
+    finally:
+        over.set()
+        context.removeJobTag(tag)
+
+
+def _sentence(workers: int, slots: int, lost: list[str]) -> str:
+    which = f" since Spark lost its executors on {', '.join(lost)}" if lost else ""
+    return (
+        f"numWorkers is {workers} but the cluster has {slots} slots{which}, and no others came for "
+        f"{SHORTAGE_SECONDS:.0f} seconds; see whether those machines run and are connected, or lower numWorkers. With "
+        "checkpointDir, another fit goes on where this one stopped."
+    )
+
+
+def _executors(context: Any) -> set[str]:
+    """The hosts of executors, the driver's not among them unless it has one."""
+    known = context._jsc.sc().getExecutorMemoryStatus().keySet().mkString(",").split(",")
+    return {place.rsplit(":", 1)[0] for place in known}
