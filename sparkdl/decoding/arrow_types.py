@@ -1,9 +1,10 @@
-"""What the rows of an Arrow column are, by its type."""
+"""What the rows of an Arrow column are, by its type, and where their bytes are."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 IMAGE = {"height", "width", "nChannels", "mode", "data"}  # fields of Spark's image struct
@@ -19,6 +20,16 @@ def is_number(kind: pa.DataType) -> bool:
 def is_binary(kind: pa.DataType) -> bool:
     """Whether it is one of bytes."""
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def bounds_and_bytes(column: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Bounds (n + 1,) of the rows of a binary column, and the bytes that they count, without a copy."""
+    _, offsets, data = column.buffers()
+    kind = np.int64 if pa.types.is_large_binary(column.type) else np.int32
+    if not len(column) or offsets is None:
+        return np.zeros(len(column) + 1, np.int64), np.zeros(0, np.uint8)
+    bounds = np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    return bounds, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
 def is_image(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.decoding.arrow_types import is_packed, is_vector
+from sparkdl.decoding.arrow_types import bounds_and_bytes, is_packed, is_vector
 
 Array = np.ndarray[Any, Any]
 
@@ -71,10 +71,14 @@ def matrix(column: pa.Array, width: int, dtype: str) -> Array | None:
 
 def _held(column: pa.StructArray) -> _Held:
     data = column.field("bytes")
-    offsets = np.frombuffer(data.buffers()[1], np.int32)[data.offset :][: len(data) + 1]
-    words = np.frombuffer(data.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]].view(np.int64)
-    rows = np.diff(offsets) > 0
-    return _Held(words, (offsets[:-1][rows] - offsets[0]) // 8, rows)
+    # A row that Spark holds has its bytes and no values, so that without the bytes it would pass for an empty one.
+    assert not data.null_count, (
+        f"Spark gave neither bytes nor values of {data.null_count} of {len(data)} rows, which is a fault of sparkdl; "
+        "please report it, and set sparkdl.catalystBytes to false."
+    )
+    bounds, content = bounds_and_bytes(data)
+    rows = np.diff(bounds) > 0
+    return _Held(content[bounds[0] : bounds[-1]].view(np.int64), (bounds[:-1][rows] - bounds[0]) // 8, rows)
 
 
 def _dtype(kind: pa.ListType) -> np.dtype:
@@ -144,9 +148,9 @@ def _lists(words: Array, first: Array, kind: pa.ListType, null: Array | None = N
         marks = np.unpackbits(marks.view(np.uint8), bitorder="little")
         missing = _joined(marks, 64 * (np.cumsum(bits) - bits), lengths) == 1
     values = _joined(words.view(dtype), (first + 1 + bits) * (8 // dtype.itemsize), lengths)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)])).cast(pa.int32())  # refuses more, as Spark does
     flat = pa.array(values, kind.value_type, mask=missing)
-    return pa.ListArray.from_arrays(pa.array(offsets), flat, mask=None if null is None else pa.array(null))
+    return pa.ListArray.from_arrays(offsets, flat, mask=None if null is None else pa.array(null))
 
 
 def _rows(flat: Array, first: Array, width: int) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.decoding.arrow_types import bounds_and_bytes
 from sparkdl.decoding.layout import CHANNELS, IMAGE, KINDS, NULL, SIZE, VALID, WIDTH, Array, Decoded, Layout
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's, by channels
@@ -29,7 +30,7 @@ class _Bad(Exception):
 
 def decode_bytes(column: pa.Array, subject: str, layout: Layout) -> Decoded:
     """(n, width) of uint8 from a binary column, each row of which holds raw values, or a JPEG or PNG file."""
-    bounds, data = _bytes(column)
+    bounds, data = bounds_and_bytes(column)
     lengths = np.diff(bounds)
     status = np.zeros(len(column), np.uint8)
     null = column.is_null().to_numpy(zero_copy_only=False)
@@ -71,7 +72,7 @@ def decode_images(column: pa.Array, subject: str, layout: Layout) -> Decoded:
         fields[name].fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         for name in ("height", "width", "nChannels", "mode")
     )
-    bounds, data = _bytes(fields["data"])
+    bounds, data = bounds_and_bytes(fields["data"])
     known = np.zeros(len(column), bool)
     for opencv, count in OPENCV.items():
         known |= (mode == opencv) & (c == count)
@@ -231,17 +232,7 @@ def _problem(subject: str, layout: Layout, status: int, text: str) -> str:
     return f"{subject} holds an undecodable image ({text})" if status == IMAGE else f"{subject} holds {KINDS[status]}"
 
 
-def _bytes(column: pa.Array) -> tuple[Array, Array]:
-    """Bounds (n + 1,) of the rows of a binary column and the bytes that they count, without a copy."""
-    _, offsets, data = column.buffers()
-    kind = np.int64 if pa.types.is_large_binary(column.type) else np.int32
-    if not len(column) or offsets is None:
-        return np.zeros(len(column) + 1, np.int64), np.zeros(0, np.uint8)
-    bounds = np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    return bounds, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-
-
 def contiguous(column: pa.Array) -> Array:
     """The bytes of a binary column without nulls, without a copy."""
-    bounds, data = _bytes(column)
+    bounds, data = bounds_and_bytes(column)
     return data[bounds[0] : bounds[-1]]

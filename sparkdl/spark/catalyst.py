@@ -73,9 +73,10 @@ def _held(session: SparkSession, column: Column, unsafe: str) -> tuple[Column, C
         call(cast, "getBaseOffset", kinds.LongType),
         call(cast, "getSizeInBytes", kinds.IntegerType),
     ]
-    string = load("org.apache.spark.unsafe.types.UTF8String")  # which may be made of any part of memory
+    # A string may be made of any part of memory: off the heap it has no base object, and null there is no null row.
+    string, of_any = load("org.apache.spark.unsafe.types.UTF8String"), (False, *flags[1:])
     text = objects.StaticInvoke(
-        string, kinds.StringType, "fromAddress", to_sequence(place), nothing, *flags, jvm.scala.Option.empty()
+        string, kinds.StringType, "fromAddress", to_sequence(place), nothing, *of_any, jvm.scala.Option.empty()
     )
     held = call(literal, "isInstance", kinds.BooleanType, itself)
     return ClassicColumn(convert.column(held)), ClassicColumn(convert.column(text)).cast("binary")

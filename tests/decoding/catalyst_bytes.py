@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 CODES = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float": "f", "double": "d"}
+BINARY = pa.binary()
 
 
 def array_bytes(values: list[Any], code: str) -> bytes:
@@ -34,8 +35,8 @@ def vector_bytes(vector: dict[str, Any]) -> bytes:
     return struct.pack("<qqqqq", nulls, *fields) + arrays
 
 
-def as_bytes(column: pa.Array, held: Callable[[int], bool] = lambda row: True) -> pa.Array:
-    """The column with bytes in the rows that are held, if they are not null."""
+def as_bytes(column: pa.Array, held: Callable[[int], bool] = lambda row: True, kind: Any = BINARY) -> pa.Array:
+    """The column with bytes, of this type of Arrow, in the rows that are held, if they are not null."""
     data, plain = [], []
     for row, value in enumerate(column.to_pylist()):
         if value is None or not held(row):
@@ -47,5 +48,5 @@ def as_bytes(column: pa.Array, held: Callable[[int], bool] = lambda row: True) -
         else:
             data.append(array_bytes(value, CODES[str(column.type.value_type)]))
             plain.append([])
-    fields = [pa.array(data, pa.binary()), pa.array(plain, column.type)]
+    fields = [pa.array(data, kind), pa.array(plain, column.type)]
     return pa.StructArray.from_arrays(fields, ["bytes", "plain"])

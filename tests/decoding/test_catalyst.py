@@ -71,10 +71,10 @@ BAD = {
 
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("name", [*GOOD, *BAD])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_rows_are_decoded_alike_whether_they_come_as_bytes_or_not(name: str, held: str, dtype: str) -> None:
+@pytest.mark.parametrize("dtype, kind", [("float32", pa.binary()), ("float64", pa.large_binary())])
+def test_rows_are_decoded_alike_whether_they_come_as_bytes_or_not(name: str, held: str, dtype: str, kind: Any) -> None:
     column = (GOOD | BAD)[name]
-    packed, layout = as_bytes(column, HELD[held]), Layout(("x",), (WIDTH,), dtype)
+    packed, layout = as_bytes(column, HELD[held], kind), Layout(("x",), (WIDTH,), dtype)
     for first in range(len(column)):
         for last in (first, first + 1, len(column)):
             expected, found = (decode_features([each[first:last]], layout) for each in (column, packed))
@@ -131,3 +131,18 @@ def test_a_refusal_shows_the_row_that_the_bytes_hold() -> None:
 def test_columns_without_rows_and_without_buffers_hold_none() -> None:
     for column in (as_bytes(GOOD["double"])[:0], pa.array([], as_bytes(GOOD["sparse"]).type)):
         assert decode_features([column], Layout(("x",), (WIDTH,), "float32")).values.shape == (0, WIDTH)
+
+
+@pytest.mark.parametrize("name", ["double", "both"])
+def test_rows_of_neither_bytes_nor_values_are_no_bad_rows_but_a_fault_of_ours(name: str) -> None:
+    """As a row held off the heap once was."""
+    packed = as_bytes(GOOD[name])
+    data = pa.array([None if at == 2 else each for at, each in enumerate(packed.field("bytes").to_pylist())])
+    packed = pa.StructArray.from_arrays([data, packed.field("plain")], ["bytes", "plain"])
+    with pytest.raises(AssertionError, match="neither bytes nor values of 1 of 7 rows, .* set sparkdl.catalystBytes"):
+        decode_features([packed], Layout(("x",), (WIDTH,), "float32"))
+
+
+def test_an_empty_row_that_spark_has_just_computed_is_a_bad_row() -> None:
+    packed = as_bytes(pa.array([[], [1.0] * WIDTH]), lambda row: row == 1)
+    assert decode_features([packed], Layout(("x",), (WIDTH,), "float32")).status.tolist() == [4, 0]

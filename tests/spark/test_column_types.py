@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from sparkdl.spark import columns
 Image = pytest.importorskip("PIL.Image")
 
 NAN, INFINITY = float("nan"), float("inf")
+LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 VECTORS = [StructField("features", VectorUDT()), StructField("id", IntegerType())]
 PICTURE = Network([Flatten(), *LAYERS], input_shape=(2, 2, 1))
 SCHEMA = (
@@ -70,11 +72,20 @@ def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Data
     return spark.read.parquet(path)
 
 
-@pytest.fixture(params=[1, columns.LEAST_WIDTH], ids=["as bytes", "value by value"])
-def least_width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Of arrays and Vectors that are sent as bytes."""
-    monkeypatch.setattr(columns, "LEAST_WIDTH", request.param)
-    return int(request.param)
+@pytest.fixture
+def as_large_types(spark: SparkSession) -> Iterator[None]:
+    """Has Arrow count bytes by 64 bits."""
+    spark.conf.set(LARGE_TYPES, "true")
+    yield
+    spark.conf.unset(LARGE_TYPES)
+
+
+@pytest.fixture(params=["as_bytes", "as_large_types", "value by value"])
+def sent(request: pytest.FixtureRequest) -> None:
+    """Sends arrays and Vectors in one way after the other."""
+    if request.param != "value by value":  # as short rows are
+        request.getfixturevalue("as_bytes")
+        request.getfixturevalue(request.param)
 
 
 @pytest.fixture
@@ -87,7 +98,7 @@ SINGLE = ["doubles", "floats", "integers", "decimals", "nested", "raw", "png", "
 TOGETHER = ["a", "bc", "d"]
 
 
-@pytest.mark.usefixtures("least_width")
+@pytest.mark.usefixtures("sent")
 def test_models_score_columns_of_every_type_alike_from_parquet(typed: DataFrame) -> None:
     model = a_model(network=PICTURE, probabilityCol="")
     weights = {name.replace("_2", "_1").replace("_4", "_3"): array for name, array in arrays(model).items()}
@@ -126,7 +137,9 @@ def classifier(**params: Any) -> DeepClassifier:
 
 
 @pytest.mark.usefixtures("as_bytes")
-def test_fits_on_columns_of_other_types_come_to_the_same_weights_bit_for_bit(typed: DataFrame) -> None:
+def test_fits_on_columns_of_other_types_come_to_the_same_weights_bit_for_bit(
+    typed: DataFrame, request: pytest.FixtureRequest
+) -> None:
     fits = [
         {"featuresCol": "doubles", "labelCol": "label", "weightCol": "weight", "validationIndicatorCol": "held"},
         {"featuresCol": "sparse", "labelCol": "decimal", "weightCol": "weight_integer"}
@@ -137,7 +150,9 @@ def test_fits_on_columns_of_other_types_come_to_the_same_weights_bit_for_bit(typ
         {"featuresCol": "image", "labelCol": "tiny", "weightCol": "weight", "validationIndicatorCol": "held"},
         {"featuresCols": TOGETHER, "labelCol": "label", "weightCol": "weight", "validationIndicatorCol": "held"},
     ]
-    first, *others = (classifier(**params).fit(typed) for params in fits)
+    first, *others = (classifier(**params).fit(typed) for params in fits[::2])
+    request.getfixturevalue("as_large_types")
+    others += [classifier(**params).fit(typed) for params in fits[1::2]]
     for other in others:
         assert same_bits(arrays(other), arrays(first))
         assert other.summary.validationHistory == first.summary.validationHistory
