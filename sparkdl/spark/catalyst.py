@@ -5,6 +5,7 @@ Spark SQL has no function for it. These are expressions of Catalyst, which need 
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from pyspark.ml.linalg import VectorUDT
@@ -12,8 +13,11 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, FloatType, IntegralType
 
-from sparkdl.spark.remote import over_connect
+from sparkdl.spark.remote import identity, over_connect
 
+LOGGER = logging.getLogger("sparkdl.catalyst")
+SETTING = "sparkdl.catalystBytes"  # of the session: false never sends bytes, true does with any version of Spark
+TESTED = ("4.1", "4.3")  # versions of Spark whose bytes the tests have compared with the values
 PACKAGE = "org.apache.spark.sql.catalyst.expressions"
 FIXED = BooleanType, IntegralType, FloatType, DoubleType  # of a fixed number of bytes
 
@@ -32,13 +36,19 @@ def packed(session: SparkSession, column: Column, plain: Column, kind: DataType)
         What is sent of it otherwise: the same arrays, or the structs of Vectors.
     kind : DataType
         Of `column`.
+
+    Raises
+    ------
+    ValueError
+        `SETTING` is neither true nor false.
     """
     vector, array = isinstance(kind, VectorUDT), isinstance(kind, ArrayType) and isinstance(kind.elementType, FIXED)
-    if not (vector or array) or over_connect(session) or not hasattr(F, "arrow_udf"):  # pandas has no such structs
+    if not (vector or array) or over_connect(session) or not _wanted(session):
         return plain
     try:
         held, data = _held(session, *((F.unwrap_udt(column), "UnsafeRow") if vector else (column, "UnsafeArrayData")))
-    except Exception:  # whatever py4j raises where the JVM has other classes, or gives no access to them
+    except Exception as error:  # whatever py4j raises where the JVM has other classes, or gives no access to them
+        _fall_back(session, " ".join(f"{type(error).__name__}: {error}".split())[:300])
         return plain
 
     def unless_held(values: Column, kind: str) -> Column:
@@ -50,6 +60,33 @@ def packed(session: SparkSession, column: Column, plain: Column, kind: DataType)
     else:
         plain = unless_held(plain, kind.simpleString())
     return F.struct(F.when(held, data).otherwise(F.expr("X''")).alias("bytes"), plain.alias("plain"))
+
+
+_told: set[str] = set()  # applications whose log has the line
+
+
+def _wanted(session: SparkSession) -> bool:
+    """Whether to send bytes; ValueError if the setting is neither true nor false."""
+    told = (session.conf.get(SETTING, "") or "").strip().lower()
+    if told not in ("", "true", "false"):
+        raise ValueError(f"{SETTING} must be true or false, received {told!r}; set it to one or unset it.")
+    if told == "false":
+        return False
+    if not hasattr(F, "arrow_udf"):  # pandas has no such structs
+        return _fall_back(session, f"Spark {session.version} has UDFs of pandas only")
+    if not told and not session.version.startswith(tuple(f"{version}." for version in TESTED)):
+        versions = " and ".join(TESTED)
+        return _fall_back(session, f"tried with Spark {versions}, not {session.version}; {SETTING}=true sends them")
+    return True
+
+
+def _fall_back(session: SparkSession, reason: str) -> bool:
+    """False, after a line of the log if it is the application's first."""
+    where = identity(session)
+    if where not in _told:
+        _told.add(where)
+        LOGGER.warning("Arrays and Vectors are sent value by value, which is slower, not as bytes: %s.", reason)
+    return False
 
 
 def _held(session: SparkSession, column: Column, unsafe: str) -> tuple[Column, Column]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -144,13 +145,47 @@ def test_short_rows_and_arrays_of_decimals_are_sent_as_they_are(spark: SparkSess
     assert not is_packed(sent(decimals, "x").type)
 
 
-def test_a_session_without_these_classes_or_access_to_them_sends_value_by_value(
-    stored: DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: Any) -> Any:
-        raise PermissionError("py4j.security.Py4JSecurityException: is not allowed")
+def refused(*_: Any) -> Any:
+    raise PermissionError("py4j.security.Py4JSecurityException:\nis not allowed")
 
-    for name, value in (("PACKAGE", "org.apache.spark.elsewhere"), ("_held", refused)):
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"PACKAGE": "org.apache.spark.elsewhere"}, "ClassNotFoundException: org.apache.spark.elsewhere"),
+        ({"_held": refused}, "as bytes: PermissionError: py4j.security.Py4JSecurityException: is not allowed."),
+        (
+            {"TESTED": ("4.9", "5.0")},
+            "tried with Spark 4.9 and 5.0, not [0-9.]+; sparkdl.catalystBytes=true sends them.",
+        ),
+    ],
+    ids=["no such classes", "no access to them", "an untried version"],
+)
+def test_where_bytes_cannot_be_had_values_are_sent_and_the_log_has_one_line(
+    stored: DataFrame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, changes: Any, line: str
+) -> None:
+    for name, value in ({"_told": set()} | changes).items():
         monkeypatch.setattr(catalyst, name, value)
-        assert not is_packed(check(stored, "float").type)
-        assert not is_packed(check(stored, "both").type)
+    for name in ("float", "both"):
+        assert not is_packed(check(stored, name).type)
+    assert [record.name for record in caplog.records] == ["sparkdl.catalyst"]
+    assert re.search(line, caplog.messages[0])
+
+
+def test_a_setting_of_the_session_says_whether_bytes_are_sent(
+    stored: DataFrame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = stored.sparkSession.conf
+    monkeypatch.setattr(catalyst, "TESTED", ())
+    try:
+        for told in ("true", "False"):
+            conf.set(catalyst.SETTING, told)
+            assert is_packed(check(stored, "float").type) == (told == "true")
+        conf.set(catalyst.SETTING, "0")
+        with pytest.raises(
+            ValueError, match="sparkdl.catalystBytes must be true or false, received '0'; set it to one"
+        ):
+            inputs(stored, "float")
+    finally:
+        conf.unset(catalyst.SETTING)
+    assert caplog.messages == []
