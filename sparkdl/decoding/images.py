@@ -13,7 +13,19 @@ import numpy as np
 import pyarrow as pa
 
 from sparkdl.decoding.arrow_types import bounds_and_bytes
-from sparkdl.decoding.layout import CHANNELS, IMAGE, KINDS, NULL, SIZE, VALID, WIDTH, Array, Decoded, Layout
+from sparkdl.decoding.layout import (
+    CHANNELS,
+    IMAGE,
+    KINDS,
+    NULL,
+    PIXELS_SETTING,
+    SIZE,
+    VALID,
+    WIDTH,
+    Array,
+    Decoded,
+    Layout,
+)
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}  # Pillow's, by channels
 OPENCV = {0: 1, 16: 3, 24: 4}  # channels by OpenCV's mode: CV_8UC1, CV_8UC3, CV_8UC4
@@ -178,7 +190,8 @@ def _fill(values: Array, status: Array, texts: dict[int, str], rows: list[int], 
         require_pillow("A column of images")
     except ImportError as error:
         raise ValueError(str(error)) from None
-    with ThreadPoolExecutor(min(len(rows), os.cpu_count() or 1), "sparkdl-images") as pool:
+    threads = int(os.environ.get("PJRT_NPROC") or os.cpu_count() or 1)  # as many as XLA is given: the task's CPUs
+    with ThreadPoolExecutor(min(len(rows), threads), "sparkdl-images") as pool:
         for row, (found, text) in zip(rows, pool.map(filled, rows), strict=True):
             status[row] = found
             if text:
@@ -188,14 +201,31 @@ def _fill(values: Array, status: Array, texts: dict[int, str], rows: list[int], 
 def _decoded(content: bytes, layout: Layout) -> Array:
     assert layout.pixels is not None
     high, wide, channels = layout.pixels
-    with _pillow().open(io.BytesIO(content), formats=("JPEG", "PNG")) as image:
+    with _opened(content) as image:
         if layout.resize == "error" and image.size != (wide, high):
             raise _Bad(SIZE, f"{image.height} x {image.width}")
+        if image.height * image.width > layout.most_pixels:
+            most = f"{layout.most_pixels:,} pixels that {PIXELS_SETTING} allows"
+            raise _Bad(IMAGE, f"{image.height} x {image.width}, more than the {most}")
         if image.mode[0] in "IF":
             raise _Bad(IMAGE, f"its mode is {image.mode}, more than 8 bits a channel")
         opaque = "transparency" not in image.info
         # Pillow warns of palettes that hold alpha unless it may first make that a channel, to be dropped.
         return _resized((image if opaque else image.convert("RGBA")).convert(MODES[channels]), layout)
+
+
+def _opened(content: bytes) -> Any:
+    """Pillow's image of a file, of which no more than the header is read yet.
+
+    Not by Pillow's own `open`, whose limit of pixels is the process's, and a warning up to twice as many.
+    """
+    from PIL import JpegImagePlugin, PngImagePlugin
+
+    if content.startswith(PNG):
+        return PngImagePlugin.PngImageFile(io.BytesIO(content))
+    if content.startswith(JPEG):
+        return JpegImagePlugin.JpegImageFile(io.BytesIO(content))
+    raise _Bad(IMAGE, "it begins as neither a JPEG nor a PNG file does")
 
 
 def _resized(image: Any, layout: Layout) -> Array:

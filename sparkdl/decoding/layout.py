@@ -20,6 +20,8 @@ VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE = range(len(KINDS))
 RESIZES = ("nearest", "bilinear", "bicubic", "lanczos")  # Pillow's filters
 STORAGES = ("pixels", "files")
 CHANNELS = (1, 3, 4)  # of an image: gray, RGB, RGBA
+MOST_PIXELS = 1 << 26  # 8192 x 8192, which take half a GB while they are decoded, at 8 bytes a pixel
+PIXELS_SETTING = "sparkdl.maxImagePixels"
 
 _short = reprlib.Repr()
 _short.maxlist = _short.maxtuple = 4
@@ -44,6 +46,8 @@ class Layout:
         What a binary column holds: raw values, an image, or auto.
     resize : str
         One of `RESIZES`, or error.
+    most_pixels : int
+        Of an image file; one of more counts as undecodable.
     """
 
     names: tuple[str, ...]
@@ -52,6 +56,7 @@ class Layout:
     param: str = "featuresCol"
     binary: str = "auto"
     resize: str = "error"
+    most_pixels: int = MOST_PIXELS
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Layout:

@@ -13,7 +13,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, FloatType, IntegralType
 
-from sparkdl.spark.remote import identity, over_connect
+from sparkdl.spark.remote import identity, over_connect, setting
 
 LOGGER = logging.getLogger("sparkdl.catalyst")
 SETTING = "sparkdl.catalystBytes"  # of the session: false never sends bytes, true does with any version of Spark
@@ -67,7 +67,7 @@ _told: set[str] = set()  # applications whose log has the line
 
 def _wanted(session: SparkSession) -> bool:
     """Whether to send bytes; ValueError if the setting is neither true nor false."""
-    told = (session.conf.get(SETTING, "") or "").strip().lower()
+    told = setting(session, SETTING, "").strip().lower()
     if told not in ("", "true", "false"):
         raise ValueError(f"{SETTING} must be true or false, received {told!r}; set it to one or unset it.")
     if told == "false":

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.ml.linalg import VectorUDT
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -20,10 +21,10 @@ from pyspark.sql.types import (
 )
 
 from sparkdl.decoding.images import require_pillow
-from sparkdl.decoding.layout import Layout
+from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
 from sparkdl.dtypes import kept_dtype
 from sparkdl.spark.catalyst import packed
-from sparkdl.spark.remote import setting
+from sparkdl.spark.remote import count_setting, setting
 
 LEAST_WIDTH = 64  # of arrays and Vectors that are sent as bytes; shorter ones take Spark no longer value by value
 
@@ -131,7 +132,7 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
     ImportError
         Pillow is needed and missing.
     """
-    layout = layout_of(stage)
+    layout = layout_of(dataset.sparkSession, stage)
     kinds = LABELS if layout.param == "featuresCols" else FEATURES
     sent = [_sent(dataset, name, layout.param, kinds) for name in layout.names]
     found = [dataset.schema[name].dataType for name in layout.names]
@@ -144,9 +145,16 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
     return Inputs(chosen, layout, "uint8" if pixels else layout.dtype)
 
 
-def layout_of(stage: DeepParams) -> Layout:
-    """What the features that a stage reads are to become; ValueError if featuresCol and featuresCols are both set.
+def layout_of(session: SparkSession, stage: DeepParams) -> Layout:
+    """What the features that a stage reads are to become.
 
+    Raises
+    ------
+    ValueError
+        featuresCol and featuresCols are both set, or a setting of the session is none.
+
+    Notes
+    -----
     OneVsRest sets featuresCol always, to its default unless it is told another.
     """
     several = stage.getFeaturesCols()
@@ -156,7 +164,7 @@ def layout_of(stage: DeepParams) -> Layout:
         )
     shape = stage.getNetwork().input_shape
     assert shape is not None
-    return Layout(
+    layout = Layout(
         names=tuple(several) or (stage.getFeaturesCol(),),
         shape=shape,
         dtype=kept_dtype(stage.getComputeDtype()),
@@ -164,6 +172,8 @@ def layout_of(stage: DeepParams) -> Layout:
         binary=stage.getBinaryFormat(),
         resize=stage.getImageResize(),
     )
+    most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
+    return replace(layout, most_pixels=most)
 
 
 def labels(dataset: DataFrame, name: str) -> tuple[Column, bool]:

@@ -20,6 +20,14 @@ MEMORY = ":".join(
 )
 
 
+def bound_threads() -> None:
+    """Have XLA, and the decoding of images, take as many threads here as the task has CPUs; before JAX's first use."""
+    from pyspark import TaskContext
+
+    if context := TaskContext.get():
+        os.environ.setdefault("PJRT_NPROC", str(context.cpus()))
+
+
 def worker_environment(context: BarrierTaskContext, device: str, hosts: list[str]) -> dict[str, str]:
     """Variables for the process that trains for a task, which it needs before JAX starts.
 

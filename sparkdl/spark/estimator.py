@@ -154,7 +154,8 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         starts like one and, where it has exactly as many bytes as the network takes values, also ends like one.
     imageResize : str, default "error"
         What becomes of images of another size: "nearest", "bilinear", "bicubic" or "lanczos" resize them by Pillow.
-        Channels are converted as Pillow does: gray and RGB into one another, alpha dropped.
+        Channels are converted as Pillow does: gray and RGB into one another, alpha dropped. A file of more than 2**26
+        pixels, or as many as Spark's setting `sparkdl.maxImagePixels` says, counts as one that cannot be decoded.
     imageStorage : str, default "pixels"
         What the shuffle and the workers' disks hold of JPEG and PNG files: "pixels", each file being decoded once,
         before training; or "files", decoded once to be checked and again for every batch, in threads beside the

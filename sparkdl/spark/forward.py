@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from sparkdl.dtypes import kept_dtype
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays, nested_weights
+from sparkdl.spark.environment import bound_threads
 from sparkdl.spark.local_disk import programs_directory
 
 KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a Python worker at a time
@@ -202,7 +202,7 @@ def _prepare_device(device: str) -> None:
     context = TaskContext.get()
     if context is None:
         return
-    os.environ.setdefault("PJRT_NPROC", str(context.cpus()))
+    bound_threads()
     if device == "cpu" or (device == "auto" and "gpu" not in context.resources()):
         jax.config.update("jax_platforms", "cpu")
     # Spark ends workers that wait for a minute; the next one finds its programs on Spark's disk, beside those of fits.

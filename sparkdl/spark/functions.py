@@ -73,7 +73,7 @@ def register_function(
             "handleInvalid is skip, but a function has a result for every row; set it to keep, for null, or to error."
         )
     head, is_list = _head(model, output)
-    scoring = model._scoring(layout_of(model), {})
+    scoring = model._scoring(layout_of(spark, model), {})
     weights, columns, lists = model._sent(spark), scoring.layout.names, {output} if is_list else set()
 
     def checked(batch: Batch) -> Batch:

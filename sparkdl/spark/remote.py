@@ -150,6 +150,14 @@ def setting(session: SparkSession, key: str, default: str) -> str:
     return session.sparkContext.getConf().get(key, default) or default
 
 
+def count_setting(session: SparkSession, key: str, default: int) -> int:
+    """A setting that is a whole number above 0; ValueError for another."""
+    told = setting(session, key, str(default)).strip()
+    if not re.fullmatch("0*[1-9][0-9]*", told):
+        raise ValueError(f"{key} must be a whole number above 0, received {told!r}; set it to one or unset it.")
+    return int(told)
+
+
 # On the worker.
 
 

@@ -25,6 +25,7 @@ from sparkdl.decoding.columns import (
 )
 from sparkdl.decoding.layout import KINDS, VALID, Array, Decoded, Layout, first_status, refusal
 from sparkdl.spark.collector import spare_modules
+from sparkdl.spark.environment import bound_threads
 
 SCHEMA = "key bigint, features binary, label binary, weight double, validation boolean, note string"
 PART_BYTES = 8 << 20  # of features that are decoded at a time
@@ -73,6 +74,7 @@ def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.R
     A note is JSON: `error`, a sentence; or `skipped`, rows by kind of what was wrong, and `split`, all
     `Decoded.widths` that there are.
     """
+    bound_threads()
     skipped: Counter[str] = Counter()
     splits: set[tuple[int, ...]] = set()
     size = max(1, PART_BYTES // max(1, intake.layout.width * np.dtype(intake.features_dtype).itemsize))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
 from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights
 from sparkdl.decoding.layout import KINDS, Decoded, Layout, first_status, refusal
@@ -315,6 +318,14 @@ def test_bad_rows_leave_the_preparation_as_notes() -> None:
     assert [part.num_rows for part in parts] == [1, 1, 1]
     assert merged_notes(note["note"].to_pylist() * 2, INTAKE.layout) == {"NaN": 4}
     assert list(prepared(iter([]), skipping)) == []
+
+
+def test_the_preparation_takes_the_threads_of_its_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_NPROC", "")  # to be put back
+    monkeypatch.delenv("PJRT_NPROC")
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(cpus=lambda: 7))
+    assert list(prepared(iter([]), INTAKE)) == []
+    assert os.environ["PJRT_NPROC"] == "7"
 
 
 def test_minus_zero_is_the_zero_that_a_sparse_vector_leaves_out() -> None:

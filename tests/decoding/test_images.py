@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparkdl.decoding import images
 from sparkdl.decoding.columns import decode_features
 from sparkdl.decoding.images import in_channels
 from sparkdl.decoding.layout import KINDS, RESIZES, Array, Layout
@@ -118,6 +122,40 @@ def test_images_of_other_sizes_are_resized_by_pillow_or_named(resize: str, chann
         sentence = "images of 5 x 6 pixels to fill the network's input_shape .* unless imageResize is set, .* 13 x 9"
         with pytest.raises(AssertionError, match=sentence):
             raise AssertionError(refused.problem(0))
+
+
+def test_the_pixels_of_a_file_are_counted_by_its_header_before_any_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)  # of the process, of which Pillow warns: not asked
+    files = [file_of(BY_MODE["RGB"]), file_of(BY_MODE["RGB"], "JPEG"), file_of(Image.new("L", (31, 1)))]
+    header = b"IHDR" + struct.pack(">IIBBBBB", 13_000, 13_000, 1, 0, 0, 0, 0)  # of which not one pixel follows
+    header = struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+    files.append(b"\x89PNG\r\n\x1a\n" + header + struct.pack(">I", 9) + b"IDAT")
+    small, large = (
+        decode_features([pa.array(files)], layout(3, resize="bilinear", **limit)) for limit in ({"most_pixels": 30}, {})
+    )
+    bad = "undecodable image"
+    assert [KINDS[code] for code in small.status] == ["valid", "valid", bad, bad]
+    assert [KINDS[code] for code in large.status] == ["valid", "valid", "valid", bad]
+    np.testing.assert_array_equal(large.values[0], PIXELS[..., :3])
+    assert not small.values[2:].any()
+    sentence = "holds an undecodable image (1 x 31, more than the 30 pixels that sparkdl.maxImagePixels allows)"
+    assert small.problem(2) == f"featuresCol 'x' {sentence}"
+    assert "(13000 x 13000, more than the 67,108,864 pixels" in large.problem(3)
+
+
+def test_files_are_decoded_by_as_many_threads_as_the_task_has_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which the environment tells XLA, too."""
+    threads = []
+
+    def pool(count: int, name: str) -> ThreadPoolExecutor:
+        threads.append(count)
+        return ThreadPoolExecutor(count, name)
+
+    monkeypatch.setattr(images, "ThreadPoolExecutor", pool)
+    for cpus in ("1", "3", "99"):
+        monkeypatch.setenv("PJRT_NPROC", cpus)
+        assert decoded([file_of(BY_MODE["RGB"])] * 5, pa.binary(), layout(3))[1] == ["valid"] * 5
+    assert threads == [1, 3, 5]
 
 
 def test_structs_that_hold_no_such_image_are_told_apart() -> None:

@@ -20,6 +20,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, arrays, centred, outputs, same_bits
 
 from sparkdl import DeepClassifier, DeepRegressionModel, Network, register_function
+from sparkdl.decoding.layout import PIXELS_SETTING
 from sparkdl.layers import Dense, Flatten, Rescale
 from sparkdl.spark import columns
 
@@ -252,6 +253,19 @@ def test_files_that_a_fit_keeps_are_checked_and_skipped_before_it_trains(spark: 
     assert fitted.summary.skipped == {"undecodable image": 1}
     expected = classifier(**params | {"imageStorage": "pixels"}).fit(rows.where("id != 3"))
     assert same_bits(arrays(fitted), arrays(expected))
+
+
+def test_a_setting_of_the_session_bounds_the_pixels_of_image_files(spark: SparkSession, typed: DataFrame) -> None:
+    model = a_model(network=PICTURE, featuresCol="png", handleInvalid="skip", imageResize="nearest")
+    try:
+        for most, kept in ((4, 24), (3, 0)):
+            spark.conf.set(PIXELS_SETTING, most)
+            assert model.transform(typed).count() == kept
+        spark.conf.set(PIXELS_SETTING, "1e6")
+        with pytest.raises(ValueError, match="sparkdl.maxImagePixels must be a whole number above 0, received '1e6'; "):
+            model.transform(typed)
+    finally:
+        spark.conf.unset(PIXELS_SETTING)
 
 
 def test_images_that_spark_reads_are_scored_as_pillow_reads_them(spark: SparkSession, tmp_path: Path) -> None:
