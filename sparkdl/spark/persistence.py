@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -11,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import pyarrow as pa
-from pyarrow import parquet
 from pyspark.errors import PySparkException
 from pyspark.ml.util import MLReadable, MLReader, MLWritable, MLWriter
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sparkdl.layers.base import Weights
+from sparkdl.network import count_weights
 from sparkdl.spark.weight_rows import assembled, digest, read_only, tables
 from sparkdl.specs import MissingClass
 
@@ -115,7 +115,9 @@ class StageReader(MLReader[Stage]):
             _set_each(stage, metadata["defaultParamMap"], lambda name, value: stage._setDefault(**{name: value}))
             _set_each(stage, metadata["paramMap"], lambda name, value: stage._set(**{name: value}))
         if "weightsDigest" in metadata:
-            weights = _weights(session, path, metadata)
+            with _explained(path):
+                most = stage._most_bytes()
+            weights = _weights(session, path, metadata, most)
             with _explained(path):
                 stage._restore(weights)
         return stage
@@ -134,6 +136,10 @@ class Saved(MLWritable, MLReadable[Any]):
     def read(cls) -> StageReader[Any]:
         """A reader, with load(path)."""
         return StageReader(cls)
+
+    def _most_bytes(self) -> float:
+        """What the weights that were saved with the stage have at most."""
+        return 8 * count_weights(self.getNetwork().abstract_weights())  # type: ignore[attr-defined]
 
     def _restore(self, weights: Weights) -> None:
         """Take the weights that were saved with the stage."""
@@ -250,24 +256,24 @@ def _set_each(stage: Any, values: dict[str, Any], setter: Callable[[str, Any], A
         setter(name, value)
 
 
-def _weights(session: SparkSession, path: str, metadata: dict[str, Any]) -> Weights:
+def _weights(session: SparkSession, path: str, metadata: dict[str, Any], most: float = math.inf) -> Weights:
     folder = f"{path}/weights"
     with _explained(path):
-        weights = assembled(_tables(session, folder, metadata.get("weightsFiles")))
+        weights = assembled(_weight_files(session, folder, metadata.get("weightsFiles")), most)
         if digest(weights) != metadata["weightsDigest"]:
             raise ValueError("its weights are not those that were saved.")
     return weights
 
 
-def _tables(session: SparkSession, folder: str, digests: dict[str, str] | None) -> Iterable[pa.Table]:
-    """The Parquet files, one at a time, each parsed only when its bytes are known to be those that were saved."""
+def _weight_files(session: SparkSession, folder: str, digests: dict[str, str] | None) -> Iterable[bytes]:
+    """The Parquet files, one at a time, each only when its bytes are known to be those that were saved."""
     for name in _files(session, folder, "*.parquet") if digests is None else digests:
         if not re.fullmatch(r"part-[\w.-]+\.parquet", name):
             raise ValueError(f"{name!r} is no name of a file of weights.")
         content = b"".join(_contents(session, f"{folder}/{name}", "*"))
         if digests is not None and hashlib.sha256(content).hexdigest() != digests[name]:
             raise ValueError(f"file weights/{name} is {'not as it was saved' if content else 'missing or empty'}.")
-        yield parquet.ParquetFile(pa.BufferReader(content)).read()
+        yield content
 
 
 def _short(value: Any) -> str:

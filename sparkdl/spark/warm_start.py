@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any, Self
@@ -71,6 +72,9 @@ class WarmStart(DeepParams, Saved):
         if self._weights is None:
             return None
         return packed({name: self._weights[name] for name in shared_layers(network.abstract_weights(), self._weights)})
+
+    def _most_bytes(self) -> float:
+        return math.inf  # they may be of another network
 
     def _restore(self, weights: Weights) -> None:
         self._weights = read_only(weights)

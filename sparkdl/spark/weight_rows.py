@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -10,12 +11,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import parquet
 
 from sparkdl.layers.base import Weights
 from sparkdl.network import named_arrays, nested_weights
 
 PART_BYTES = 4 << 20  # of one row
 FILE_BYTES = 32 << 20  # of the rows of one table, which becomes one file
+CODECS = {"UNCOMPRESSED", "SNAPPY"}  # of files; format 1 had the latter, of whose bytes at most 21 come
+INFLATION = 64  # times its size that a file may hold, beyond FILE_BYTES
 SCHEMA = pa.schema(
     [
         ("name", pa.string()),
@@ -40,8 +44,14 @@ def tables(weights: Weights) -> Iterator[pa.Table]:
     yield pa.Table.from_pylist(kept, SCHEMA)
 
 
-def assembled(parts: Iterable[pa.Table]) -> Weights:
-    """The weights that `tables` cut.
+def assembled(files: Iterable[bytes], most: float = math.inf) -> Weights:
+    """The weights that `tables` cut, from Parquet files of its rows.
+
+    Parameters
+    ----------
+    files : iterable of bytes
+    most : float
+        Bytes that the weights have at most.
 
     Raises
     ------
@@ -49,9 +59,11 @@ def assembled(parts: Iterable[pa.Table]) -> Weights:
         The rows are not those of weights; what is wrong with them decides of which kind, ValueError in most cases.
     """
     pieces: dict[str, list[dict[str, Any]]] = {}
-    for table in parts:
-        for row in table.select(SCHEMA.names).cast(SCHEMA).to_pylist():
-            pieces.setdefault(row["name"], []).append(row)
+    for row in itertools.chain.from_iterable(map(_read, files)):
+        pieces.setdefault(row["name"], []).append(row)
+        most -= len(row["data"])
+        if most < 0:
+            raise ValueError("the rows of weights hold more than the network's.")
     arrays = {}
     for name in sorted(pieces):
         rows = sorted(pieces[name], key=lambda row: row["part"])
@@ -63,6 +75,30 @@ def assembled(parts: Iterable[pa.Table]) -> Weights:
             raise ValueError(f"the {len(data)} bytes of weight {name!r} do not fill shape {shape} of {kind}.")
         arrays[name] = np.frombuffer(data, kind.newbyteorder("<")).astype(kind).reshape(shape)
     return nested_weights(arrays)
+
+
+def _read(content: bytes) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file, one at a time, since a small file can hold more than there is memory.
+
+    Raises
+    ------
+    ValueError
+        There is more in it than `tables` puts into one, or it is of a compression of which too much can come.
+    """
+    file = parquet.ParquetFile(pa.BufferReader(content))
+    groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
+    found = {group.column(at).compression for group in groups for at in range(group.num_columns)}
+    if not found <= CODECS:
+        raise ValueError(f"a file of weights is compressed by {min(found - CODECS)}, as none is saved.")
+    most = FILE_BYTES + INFLATION * len(content)
+    if file.metadata.num_rows > len(content):  # each has a name
+        raise ValueError(f"a file of weights of {len(content)} bytes claims {file.metadata.num_rows} rows.")
+    for batch in file.iter_batches(batch_size=1):
+        for row in pa.Table.from_batches([batch]).select(SCHEMA.names).cast(SCHEMA).to_pylist():
+            most -= len(row["data"])
+            if most < 0:
+                raise ValueError(f"a file of weights of {len(content)} bytes holds more than a save puts there.")
+            yield row
 
 
 def digest(weights: Weights) -> str:
