@@ -12,6 +12,17 @@ def local_directory() -> str | None:
 
 
 def programs_directory() -> str | None:
-    """The folder for compiled programs, of fits and of transform; None without a local disk of Spark's."""
-    folder = local_directory()
-    return os.path.join(folder, "jax-compilation-cache") if folder else None
+    """The folder for compiled programs, of fits and of transform; None without a local disk of Spark's to have it on.
+
+    Nobody else may write there, as what is found in it is run.
+    """
+    parent = local_directory()
+    if parent is None:
+        return None
+    folder = os.path.join(parent, "jax-compilation-cache")
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        os.chmod(folder, 0o700)  # whatever the umask, and if it was there; another's folder refuses
+    except OSError:
+        return None
+    return folder
