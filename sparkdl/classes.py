@@ -5,13 +5,28 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import lru_cache
+from typing import Any
 
 from sparkdl import specs
 from sparkdl.specs import Spec
 
 CLASSES = "classes.pickle"  # file of a worker's directory
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+
+
+def own_classes(value: Any) -> Iterator[tuple[str, type[Spec]]]:
+    """Type names and classes of a spec and of all specs within it, but for sparkdl's."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from own_classes(item)
+    if isinstance(value, Spec):
+        if not value.is_packaged():
+            yield type(value).type_name(), type(value)
+        for field in fields(value):
+            yield from own_classes(getattr(value, field.name))
 
 
 def install(shipped: bytes) -> None:

@@ -8,13 +8,12 @@ import sysconfig
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from pyspark import cloudpickle
 
+from sparkdl.classes import own_classes
 from sparkdl.specs import Spec
 
 # All workers have these, wherever they lie.
@@ -38,7 +37,7 @@ def packed_classes(*specs: Spec) -> bytes:
     ValueError
         A class holds what cannot be sent; the message names the class and the reason.
     """
-    classes = {name: found for spec in specs for name, found in _foreign(spec)}
+    classes = {name: found for name, found in own_classes(specs)}
     if not classes:
         return b""
     with _by_value(_own_modules()):
@@ -59,18 +58,6 @@ def _can_be_sent(found: type[Spec]) -> bool:
     except Exception:
         return False
     return True
-
-
-def _foreign(value: Any) -> Iterator[tuple[str, type[Spec]]]:
-    """Type names and classes of a spec and the specs within it, but for sparkdl's."""
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _foreign(item)
-    if isinstance(value, Spec):
-        if not value.is_packaged():
-            yield type(value).type_name(), type(value)
-        for field in fields(value):
-            yield from _foreign(getattr(value, field.name))
 
 
 def _own_modules() -> list[ModuleType]:

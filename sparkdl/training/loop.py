@@ -291,18 +291,25 @@ class _Run:
 
     def _resume(self) -> None:
         assert self.plan.checkpoints is not None
-        digest = fingerprint(self.plan, (self.share, self.validation), self.initial, self.mesh)
+        run = fingerprint(self.plan, (self.share, self.validation), self.initial, self.mesh)
         data = None
         if self.leads:
-            self.folder = CheckpointFolder(self.plan.checkpoints, digest)
+            self.folder = CheckpointFolder(self.plan.checkpoints, run.digest)
             self.folder.check()
             found = self.folder.newest(epochs=self.plan.epochs)
             data = found.data if found else None
             if not found and self.folder.others():
                 self.notes.append(
                     f"checkpointDir {self.plan.checkpoints.directory!r} holds checkpoints of other runs only (with "
-                    "another network, other Params, rows or number of workers, or another maxIter where the step size "
-                    "depends on it); this one started anew."
+                    "another network, other code of its own classes, other Params, rows or number of workers, another "
+                    "maxIter where the step size depends on it, or another version of sparkdl or jax); this one "
+                    "started anew."
+                )
+            if found and run.unknown:
+                self.notes.append(
+                    f"The run went on from a checkpoint in {self.plan.checkpoints.directory!r}, though whether its "
+                    f"code is the same could not be told of {', '.join(run.unknown)}; name another checkpointDir if "
+                    "that has changed."
                 )
         data = from_first(data, self.mesh)
         if data is None:

@@ -12,6 +12,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+import sparkdl
+from sparkdl.classes import own_classes
 from sparkdl.layers.base import Weights
 from sparkdl.network import named_arrays, nested_weights
 from sparkdl.optimizers import Optimizer
@@ -20,6 +22,7 @@ from sparkdl.training.batches import Shard
 from sparkdl.training.collectives import gathered
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.options import Training
+from sparkdl.training.own_code import code_of
 from sparkdl.training.results import Epoch
 from sparkdl.training.step import State, local_workers, spread
 
@@ -113,8 +116,23 @@ def from_arrays(arrays: Arrays, state: State, first: int, mesh: Mesh) -> tuple[S
     return jax.tree.unflatten(structure, restored), nested_weights(best) if best else None
 
 
-def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | None, mesh: Mesh) -> str:
-    """Digest of all that decides what a run comes to, but for where it ends; every process of the mesh calls this."""
+class Fingerprint(NamedTuple):
+    """By what a run is told from others.
+
+    Attributes
+    ----------
+    digest : str
+        Of all that decides what the run comes to, but for where it ends.
+    unknown : list of str
+        What else does, in code of the user's own, as `Code.unknown` has it.
+    """
+
+    digest: str
+    unknown: list[str]
+
+
+def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | None, mesh: Mesh) -> Fingerprint:
+    """That of a run; every process of the mesh calls this."""
     stopping = plan.early_stopping and dataclasses.replace(plan.early_stopping, max_seconds=None)
     same = dataclasses.replace(plan, early_stopping=stopping, epochs=0, checkpoints=None, logs=None, statistics=False)
     start = hashlib.sha256()
@@ -122,6 +140,7 @@ def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | 
         start.update(name.encode() + np.ascontiguousarray(array).tobytes())
     digests = [[shard.digest() for shard in share.shards] or [0] * local_workers(mesh) for share in shares]
     schedule = Schedule.of(Optimizer.of(plan.optimizer).schedule)
+    code = code_of({found for _, found in own_classes(plan)})
     facts = {
         "training": same.to_json(),
         "rows": [share.lengths for share in shares],
@@ -129,5 +148,7 @@ def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | 
         "digests": gathered(spread(np.array(digests, np.uint32).T, mesh), mesh).tolist(),
         "initial": start.hexdigest(),
         "epochs": plan.epochs if schedule.looks_ahead() else None,
+        "code": code.digest,
+        "versions": [sparkdl.__version__, jax.__version__],
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    return Fingerprint(hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(), code.unknown)

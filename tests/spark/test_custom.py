@@ -105,7 +105,8 @@ def train(folder: Path) -> None:
     session = local_session("local[2]", **SETTINGS)
     own_parts.ABOVE = jnp.asarray(own_parts.ABOVE)  # a user's constants may be JAX's
     rows = session.createDataFrame(table())
-    model = estimator(numWorkers=2, activationCols={"own": "hidden"}).fit(rows)
+    kept = {"numWorkers": 2, "checkpointDir": str(folder / "checkpoints")}
+    model = estimator(**kept, activationCols={"own": "hidden"}).fit(rows)
     found: dict[str, Any] = {"weights": {name: array.tolist() for name, array in arrays(model).items()}}
 
     def predictions(scores: Any) -> list[float]:
@@ -118,15 +119,17 @@ def train(folder: Path) -> None:
     model.write().overwrite().save(str(folder / "model"))
 
     before = model.transform(rows)
+    found["resumed"] = [estimator(**kept).fit(rows).summary.resumedFrom]
     exec(NEW_CELL, globals())
     found["new cell"] = predictions(model.transform(rows)), predictions(before)
-    renewed = estimator().fit(rows)
+    renewed = estimator(**kept).fit(rows)
+    found["resumed"].append(renewed.summary.resumedFrom)
     found["fit of the new cell"] = {name: array.tolist() for name, array in arrays(renewed).items()}
 
-    kept = folder / "site-packages"  # which only this machine has
-    kept.mkdir()
-    (kept / "installed_parts.py").write_text(INSTALLED)
-    sys.path.insert(0, str(kept))
+    here = folder / "site-packages"  # which only this machine has
+    here.mkdir()
+    (here / "installed_parts.py").write_text(INSTALLED)
+    sys.path.insert(0, str(here))
     import installed_parts  # type: ignore[import-not-found]
 
     try:
@@ -213,6 +216,10 @@ def test_a_class_defined_anew_is_the_one_that_runs(found: dict[str, Any]) -> Non
     np.testing.assert_allclose(new, 2 * bias - before, rtol=0, atol=1e-5)
     assert old == before.tolist()
     assert found["fit of the new cell"]["own/gain"] != found["weights"]["own/gain"]
+
+
+def test_a_class_defined_anew_does_not_go_on_from_the_checkpoints_of_the_one_before(found: dict[str, Any]) -> None:
+    assert found["resumed"] == [[4, 0], None]
 
 
 def test_a_class_that_workers_cannot_import_is_named(found: dict[str, Any]) -> None:

@@ -105,7 +105,7 @@ def test_a_schedule_of_another_length_is_another_run(tmp_path: Path) -> None:
     fit(tmp_path, epochs=2, optimizer=optimizer)
     other = fit(tmp_path, epochs=3, optimizer=optimizer)
     assert other.resumed is None
-    assert "or another maxIter where the step size depends on it" in other.notes[0]
+    assert "another maxIter where the step size depends on it" in other.notes[0]
 
 
 @pytest.mark.parametrize(
