@@ -133,6 +133,10 @@ def _add(measures: Any, batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
     rows, labels, *rest = (part.values if good.all() else part.values[good] for part in decoded)
     weights = rest[0] if rest else None
     labels = loss.encode(labels, network.output_shape())
+    if weights is not None:  # a row of weight 0 is as if it were not there, whatever its outputs would be
+        rows, labels, weights = (part[weights > 0] for part in (rows, labels, weights))
+        if not len(rows):
+            return
     forward = loaded(scoring, plan.weights)
     with jax.enable_x64(scoring.dtype == "float64"):
         batches = in_batches(rows, labels, forward)

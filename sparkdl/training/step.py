@@ -198,9 +198,15 @@ def make_score(network: Network, loss: Loss, mesh: Mesh, several: bool = False) 
 
 
 def place(rows: Rows, mesh: Mesh) -> tuple[Array, Array, Array]:
-    """The rows of this process on its devices, as its part of the arrays of all workers."""
+    """The rows of this process on its devices, as its part of the arrays of all workers; zeros where they weigh 0."""
     sharding = NamedSharding(mesh, P(WORKERS))
-    features, labels, weights = (jax.make_array_from_process_local_data(sharding, _storable(part)) for part in rows)
+    values, labels, weights = map(_storable, rows)
+    if values[weights == 0].any():  # 0 times what overflows within the network would be NaN
+        values = values.copy()
+        values[weights == 0] = 0
+    features, labels, weights = (
+        jax.make_array_from_process_local_data(sharding, part) for part in (values, labels, weights)
+    )
     return features, labels, weights
 
 

@@ -232,3 +232,5 @@ def test_a_network_that_gives_nan_is_told_so(weighed: DataFrame) -> None:
     spoilt = Network([Rescale(1e38), *NETWORK.layers[1:2], Dense(2)], input_shape=(4,))
     with pytest.raises(ValueError, match="outputs must be finite to be evaluated, received NaN or infinity"):
         a_model(network=spoilt).evaluate(weighed)
+    without = weighed.withColumn("features", F.expr("if(weight > 0, array(0D, 0D, 0D, 0D), features)"))
+    assert a_model(network=spoilt, **WEIGHED).evaluate(without).rows == 18  # those of weight 0 are not there

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sparkdl import Network, training
-from sparkdl.layers import Dense, Dropout, Flatten, Rescale, Tanh
+from sparkdl.layers import BatchNorm, Dense, Dropout, Flatten, Rescale, Tanh
 from sparkdl.network import named_arrays
 from sparkdl.training import EarlyStopping, Result, Training, meter
 
@@ -247,6 +247,25 @@ def test_labels_must_be_numbers_that_training_can_hold() -> None:
         training.fit(network, (X, labels), loss="squared_error", epochs=1)
     result = training.fit(network, (X, labels), loss="absolute_error", epochs=1, dtype="float64")
     assert math.isfinite(result.history[0].loss)
+
+
+@pytest.mark.parametrize("fill", [1e20, 9.97e36, math.inf, math.nan])
+@pytest.mark.parametrize("devices", [1, 3])
+def test_a_row_of_weight_0_is_as_if_it_held_nothing(fill: float, devices: int) -> None:
+    """As where missing measurements stand as NetCDF's 9.97e36: in training and in validation."""
+    network = Network([Dense(4), BatchNorm(), Tanh(), Dense(2)], input_shape=(2,))
+    labels, rows = RANDOM.normal(size=(50, 2)), RANDOM.permutation(50)[:9]
+    weights = np.where(np.isin(np.arange(50), rows), 0.0, WEIGHTS)
+    results = []
+    for number in (0.0, fill):
+        features, targets = X.copy(), labels.copy()
+        features[rows], targets[rows] = number, number if math.isfinite(number) else 0.0
+        data = (features, targets, weights)
+        options = {"loss": "squared_error", "batch_size": 10, "epochs": 2, "devices": devices}
+        results.append(training.fit(network, data, validation=data, **options))
+    assert_same_weights(*results)
+    assert [epoch[:4] for epoch in results[0].history] == [epoch[:4] for epoch in results[1].history]
+    assert math.isfinite(results[1].history[1].validation_loss or math.nan)
 
 
 def test_an_epoch_cut_short_before_any_row_that_weighs_is_no_error() -> None:
