@@ -34,11 +34,23 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
 
 
-def decode_labels(column: pa.Array, name: str, outputs: int) -> Decoded:
-    """(n,) of float64 from numbers, (n, outputs) from lists and Vectors, which must be as long."""
+def decode_labels(column: pa.Array, name: str, outputs: int, classes: tuple[int, int] | None = None) -> Decoded:
+    """(n,) of float64 from numbers, (n, outputs) from lists and Vectors, which must be as long.
+
+    ValueError for a number that is no whole one within `classes`, the least and the greatest, where these are given.
+    """
     column, subject = _typed(column), f"labelCol {name!r}"
     if is_number(column.type):
-        return decode_scalars(column, subject, "float64")
+        decoded = decode_scalars(column, subject, "float64")
+        if classes:
+            least, most = classes
+            wrong = decoded.values[~np.isin(decoded.values, range(least, most + 1))]
+            if len(wrong):
+                raise ValueError(
+                    f"{subject} must hold classes from {least} to {most}, since the network has one output, received "
+                    f"{wrong[0]:.15g}; index the classes, or train a DeepEstimator on labels that are no classes."
+                )
+        return decoded
     must = f"hold {outputs} labels a row, since the network has {outputs} outputs"
     return decode_numbers(column, subject, (outputs,), "float64", must)
 

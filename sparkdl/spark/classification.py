@@ -110,6 +110,10 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
         if self.isSet(self.thresholds):
             _check_thresholds(tuple(self.getThresholds()), max(2, outputs), loss)
 
+    def _classes(self, plan: Training) -> tuple[int, int] | None:
+        least, most = Loss.of(plan.loss).label_range
+        return (int(max(least, -1)), int(min(most, 1))) if plan.network.output_shape()[0] == 1 else None
+
 
 def _classes_in_metadata(dataset: DataFrame, column: str) -> int:
     """How many classes a column's ML attributes name, 0 if they do not say."""

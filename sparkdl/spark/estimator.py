@@ -240,6 +240,10 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     def _check(self, dataset: DataFrame, plan: Training) -> None:
         """Raise ValueError for what this kind of estimator can see to be wrong before any Spark action."""
 
+    def _classes(self, plan: Training) -> tuple[int, int] | None:
+        """The least and the greatest label, if labels must be classes and the loss would take other numbers too."""
+        return None
+
     def _plan(self) -> Training:
         loss, network = self.getLoss(), self.getNetwork()
         if network.input_shape is None:
@@ -291,7 +295,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         """The models of stages whose Params in `tuning.OF_THE_JOB` are equal, in one Spark job."""
         columns.check_rows(dataset, "fit")
         plans = [stage._checked_plan(dataset) for stage in stages]
-        prepared = prepare(dataset, self, plans[0])
+        prepared = prepare(dataset, self, plans[0], self._classes(plans[0]))
         cluster.check_cluster(dataset.sparkSession, self.getNumWorkers())
         fitted = cluster.fit(
             prepared,

@@ -23,8 +23,10 @@ class Prepared(NamedTuple):
     intake: Intake
 
 
-def prepare(dataset: DataFrame, stage: DeepParams, plan: Training) -> Prepared:
+def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tuple[int, int] | None = None) -> Prepared:
     """Check the columns that a fit reads, and arrange for their rows to be decoded; no Spark job runs.
+
+    `classes` are the intake's.
 
     Raises
     ------
@@ -61,6 +63,7 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training) -> Prepared:
         validation=validation or "",
         skip=stage.getHandleInvalid() == "skip",
         files=files,
+        classes=classes,
     )
     read = dataset.select(*(column.alias(name) for name, column in chosen.items()))
     return Prepared(read.mapInArrow(partial(prepared, intake=intake), SCHEMA), intake)

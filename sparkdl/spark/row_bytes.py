@@ -55,6 +55,8 @@ class Intake:
     files : bool
         Whether features, a binary column, stay the files that they are; they are decoded here too, to be checked and
         for their keys.
+    classes : tuple of int or None
+        The least and the greatest label where only classes will do and the loss takes other numbers too.
     """
 
     layout: Layout
@@ -66,6 +68,7 @@ class Intake:
     validation: str = ""
     skip: bool = False
     files: bool = False
+    classes: tuple[int, int] | None = None
 
 
 def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
@@ -128,7 +131,7 @@ def _rows(batch: pa.RecordBatch, intake: Intake, skipped: Counter[str], splits: 
     inputs = [batch.column(f"features{number}") for number in range(len(layout.names))]
     read = dict(zip(layout.names, inputs, strict=True)) | {intake.label: batch.column("label")}
     features = decode_features(inputs, layout)
-    label = decode_labels(batch.column("label"), intake.label, intake.outputs)
+    label = decode_labels(batch.column("label"), intake.label, intake.outputs, intake.classes)
     parts = [features, label]
     if intake.weight:
         read[intake.weight] = batch.column("weight")

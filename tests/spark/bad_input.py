@@ -63,6 +63,7 @@ def unsendable() -> Network:
 
 ONE = Network([Dense(1)], input_shape=(4,))
 ROW = Vectors.dense(1, 2, 3, 4)
+ONE = Network([Dense(1)], input_shape=(4,))
 OTHER = {"dense_1": {"kernel": np.ones((3, 5), "float32"), "bias": np.ones(5, "float32")}}
 THERE_ARE = "which is not there; the columns are features, label, id."
 NUMBERS = "must be numeric or array<numeric> or Vector"
@@ -222,6 +223,14 @@ FITTED: dict[str, tuple[dict[str, Any], Change, str]] = {
     ),
     "label too large": (
         {}, once("label", "2"), "Labels must be whole numbers from 0 to 1, since the network has 2 outputs, received 2",
+    ),
+    "label between the classes of one output": (
+        {"network": ONE, "loss": "sigmoid_cross_entropy"}, once("label", "0.3D"),
+        "labelCol 'label' must hold classes from 0 to 1, since the network has one output, received 0.3; index the cl",
+    ),
+    "label between the classes of a margin": (
+        {"network": ONE, "loss": "hinge"}, once("label", "-0.5D"),
+        "labelCol 'label' must hold classes from -1 to 1, since the network has one output, received -0.5; index the",
     ),
     "negative weight": (
         {"weightCol": "w"}, having(w="if(id = 3, -1, 1)"), "weightCol 'w' must be finite and at least 0, received -1.",

@@ -106,7 +106,7 @@ Error = tuple[BaseException | None, float]  # with the seconds that it took
 
 
 def fit(rows: DataFrame, params: dict[str, Any], change: Change) -> None:
-    DeepClassifier(network=NETWORK, **params).fit(change(rows))
+    DeepClassifier(**{"network": NETWORK, **params}).fit(change(rows))
 
 
 def evaluate(rows: DataFrame, params: dict[str, Any], change: Change) -> None:
