@@ -47,7 +47,7 @@ class Fitted(NamedTuple):
         Seconds of wall time by phase, in order: spark (scheduling and shuffle), read, start, compile, training, return.
         All but compile and training are those of the job, which may have been that of several fits.
     facts : dict
-        How the run ended, as `Result` has it: stop_reason, best, checks, resumed, notes.
+        How the run ended, as `Result` has it: stop_reason, best, checks, resumed, notes, failure.
     events : list of list of dict
         For every rank what it did when, on rank 0's clock (see `training/recorder.py`); empty without statistics.
     skipped : dict of int

@@ -23,7 +23,7 @@ from sparkdl.spark.progress import wanted
 from sparkdl.spark.remote import Shipped
 from sparkdl.spark.scoring import Outputs, RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tuning import shared_fits
+from sparkdl.spark.tuning import given, shared_fits
 from sparkdl.spark.warm_start import WarmStart
 from sparkdl.spark.weight_rows import read_only
 from sparkdl.training.options import MOST_ROWS, MOST_SEED, Training
@@ -213,7 +213,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     ------
     ValueError
         In `fit`: a Param has no usable value, a column is missing or of another type, the rows do not fit the network
-        or the loss, there are no rows, or Spark cannot run that many workers at once.
+        or the loss, there are no rows, Spark cannot run that many workers at once, or no epoch stayed finite.
     RuntimeError
         In `fit`: a worker failed; the message names it and its reason.
 
@@ -289,10 +289,10 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         return shared_fits([self.copy(paramMap) for paramMap in paramMaps], dataset)
 
     def _fit(self, dataset: DataFrame) -> DeepModel:
-        return self._fit_all([self], dataset)[0]
+        return given(self._fit_all([self], dataset)[0])
 
-    def _fit_all(self, stages: Sequence[Self], dataset: DataFrame) -> list[DeepModel]:
-        """The models of stages whose Params in `tuning.OF_THE_JOB` are equal, in one Spark job."""
+    def _fit_all(self, stages: Sequence[Self], dataset: DataFrame) -> list[DeepModel | ValueError]:
+        """The models of stages whose Params in `tuning.OF_THE_JOB` are equal, in one Spark job; or why one has none."""
         columns.check_rows(dataset, "fit")
         plans = [stage._checked_plan(dataset) for stage in stages]
         prepared = prepare(dataset, self, plans[0], self._classes(plans[0]))
@@ -321,7 +321,9 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         columns.check_outputs(dataset, output_columns(self))
         return plan
 
-    def _fitted_model(self, fitted: cluster.Fitted) -> DeepModel:
+    def _fitted_model(self, fitted: cluster.Fitted) -> DeepModel | ValueError:
+        if fitted.facts["failure"]:
+            return ValueError(fitted.facts["failure"])
         for note in fitted.facts["notes"]:
             warnings.warn(note, stacklevel=5)
         summary = TrainingSummary(

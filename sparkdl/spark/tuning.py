@@ -39,6 +39,13 @@ def shared_fits(stages: Sequence[Any], dataset: DataFrame) -> Iterator[tuple[int
     return _FitMultipleIterator(lambda index: of_index[index].model(index), len(stages))
 
 
+def given(model: Any) -> Any:
+    """The model of one fit; raised, if it is the reason why there is none."""
+    if isinstance(model, Exception):
+        raise model
+    return model
+
+
 def _groups(stages: Sequence[Any]) -> list[list[int]]:
     """The indices of stages that can share a job, in parts of bounded size."""
     groups: dict[str, list[list[int]]] = {}
@@ -80,4 +87,4 @@ class _Job:
                     self._error = error
                     raise
                 self._models = dict(zip(self.indices, fitted, strict=True))
-            return self._models.pop(index)
+            return given(self._models.pop(index))

@@ -105,6 +105,7 @@ class _Run:
         self.best: Weights | None = None
         self.good: tuple[int, Weights] = (0, {})  # epochs, and the weights after them, the last to be finite
         self.diverged = False
+        self.overflowed = False  # which a loss that is only above its bound did not
         self.votes: deque[Any] = deque()  # of late workers, on their way
         self.resumed: list[int] | None = None
         self.notes: list[str] = []
@@ -248,13 +249,14 @@ class _Run:
     def _note_divergence(self, epoch: int, step: int, loss: float) -> None:
         bound = self.stopper.plan.max_loss if self.stopper else None
         if reason := diverged(epoch, step, loss, math.inf if bound is None else bound):
+            self.overflowed = self.overflowed or (not self.diverged and not math.isfinite(loss))
             self.at.stopped, self.diverged = self.at.stopped or reason, True
 
     def _keep_good(self) -> None:
         """Keep the weights after an epoch, when workers hold equal ones, unless it led them astray."""
         weights = _own(self.state.weights)
         if not self.diverged and not are_finite(weights):  # its last step did, whose loss was of those before
-            self.diverged = True
+            self.diverged = self.overflowed = True
             self.at.stopped = self.at.stopped or (
                 f"the weights were not finite after epoch {self.at.epoch}; try a smaller stepSize or clip_norm"
             )
@@ -357,12 +359,18 @@ class _Run:
         if self.folder:
             self.folder.close()
             self.notes += self.folder.notes
-        stopper = self.stopper
+        stopper, failure = self.stopper, None
         which = ""
         if stopper and stopper.plan.restore_best and self.best is not None:
             weights, which = self.best, "those of the best check"
         elif self.diverged:
             epochs, weights = self.good
+            if self.overflowed and not epochs:
+                failure = (
+                    f"No epoch of this fit stayed finite with stepSize {self.plan.step_size:g}: "
+                    f"{str(self.at.stopped).partition(';')[0]}; standardize the features (StandardScaler, or "
+                    "Standardize as the first layer), lower stepSize, or set clip_norm of the optimizer."
+                )
             which = f"those after epoch {epochs}" if epochs else "the initial ones"
         else:
             weights = _own(self.state.weights)
@@ -378,6 +386,7 @@ class _Run:
             self.resumed,
             self.notes,
             self._events() if self.recorder.active else [],
+            failure=failure,
         )
 
     def _events(self) -> list[dict[str, Any]]:

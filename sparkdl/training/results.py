@@ -63,6 +63,9 @@ class Result:
         See `Recorder`; empty without `statistics`.
     seconds : float
         Wall time of the run, compiling included; of all those that took their steps together.
+    failure : str or None
+        Why there is nothing to use: no epoch stayed finite, and the weights are the initial ones. Not raised here,
+        since the run may be one of a grid.
     """
 
     weights: Weights
@@ -75,3 +78,4 @@ class Result:
     notes: list[str] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    failure: str | None = None

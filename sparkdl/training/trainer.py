@@ -59,7 +59,8 @@ def fit(
     Raises
     ------
     ValueError
-        The network's output does not fit the loss, the rows do not fit the network, or there are none.
+        The network's output does not fit the loss, the rows do not fit the network, there are none, or no epoch
+        stayed finite.
 
     Examples
     --------
@@ -83,6 +84,8 @@ def fit(
         lengths = [tuple(len(shard) for shard in part) for part in (shards, held_out)]
         began = time.perf_counter()
         result = train(plan, Share(shards, lengths[0], 0), Share(held_out, lengths[1], 0), mesh, report, initial)
+        if result.failure:
+            raise ValueError(result.failure)
         return replace(result, seconds=time.perf_counter() - began)
 
 

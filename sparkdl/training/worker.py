@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TextIO
 
 HEARTBEAT_SECONDS = 2.0
 PROCESS_NAME = "sparkdl-worker"
-FACTS = ("stop_reason", "best", "checks", "resumed", "notes")  # fields of a Result that "done" tells
+FACTS = ("stop_reason", "best", "checks", "resumed", "notes", "failure")  # fields of a Result that "done" tells
 TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.npz"
 INITIAL = "initial-{}.npz"  # by number of the run
 

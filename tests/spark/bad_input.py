@@ -262,6 +262,10 @@ FITTED: dict[str, tuple[dict[str, Any], Change, str]] = {
     "no rows": (
         {}, lambda rows: rows.where("id < 0"), "There are no rows to train on; check the data and its filters.",
     ),
+    "no epoch that stays finite": (
+        {"loss": "squared_hinge", "stepSize": 1e38, "batchSize": 12, "numWorkers": 2}, same,
+        "No epoch of this fit stayed finite with stepSize 1e+38: the loss was ",
+    ),
     "no folder for checkpoints": (
         {"checkpointDir": "/proc/nowhere"}, same, "checkpointDir '/proc/nowhere' cannot be written: ",
     ),

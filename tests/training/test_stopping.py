@@ -103,8 +103,26 @@ def test_a_loss_that_is_too_large_or_no_number_stops_within_steps(devices: int) 
     assert high.stop_reason.startswith("the loss was ")
     assert ", above 0.001 at step 1 of epoch 1; try a smaller stepSize" in high.stop_reason
     assert high.history[0].steps < 6
-    lost = fit(EarlyStopping(), step_size=1e38, loss="squared_hinge")
-    assert lost.stop_reason.startswith(tuple(f"the loss was {loss} at step 2 of epoch 1" for loss in ("inf", "nan")))
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        ({"step_size": 1e30, "early_stopping": EarlyStopping()}, "the loss was (inf|nan) at step 2 of epoch 1"),
+        ({"step_size": 1e30, "devices": 3}, "the loss was (inf|nan) at step 2 of epoch 1"),
+        ({"step_size": 2e38, "batch_size": 60, "epochs": 1}, "the weights were not finite after epoch 1"),
+    ],
+)
+def test_a_run_of_which_no_epoch_stayed_finite_is_an_error(options: dict[str, Any], reason: str) -> None:
+    started = re.escape(f"No epoch of this fit stayed finite with stepSize {options['step_size']:g}: ")
+    with pytest.raises(ValueError, match=f"^{started}{reason}; ") as raised:
+        training.fit(
+            NETWORK, (100 * X, ROWS[1]), **{"batch_size": 10, "validation": ROWS, **options}, loss="squared_hinge"
+        )
+    assert str(raised.value).endswith(
+        "; standardize the features (StandardScaler, or Standardize as the first layer), lower stepSize, or set "
+        "clip_norm of the optimizer."
+    )
 
 
 @pytest.mark.parametrize("devices", [1, 3])
@@ -137,10 +155,11 @@ def test_a_loss_above_its_bound_leaves_no_weights_of_the_steps_that_led_there() 
 
 
 def test_the_last_step_may_be_the_one_that_diverges() -> None:
-    rows = (100 * X, ROWS[1])
-    result = training.fit(NETWORK, rows, epochs=1, batch_size=60, step_size=1e38, loss="squared_hinge")
-    assert result.stop_reason == "the weights were not finite after epoch 1; try a smaller stepSize or clip_norm"
-    assert result.notes == [f"Training stopped: {result.stop_reason}. The model's weights are the initial ones."]
+    network = Network([Dense(2, bias=False)], input_shape=(3,))
+    rows = (1e-3 * X, ROWS[1])
+    result = training.fit(network, rows, epochs=2, batch_size=60, step_size=1e26, loss="squared_hinge")
+    assert result.stop_reason == "the weights were not finite after epoch 2; try a smaller stepSize or clip_norm"
+    assert result.notes == [f"Training stopped: {result.stop_reason}. The model's weights are those after epoch 1."]
     assert all(np.isfinite(array).all() for _, array in named_arrays(result.weights))
 
 

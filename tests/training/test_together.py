@@ -101,6 +101,7 @@ def test_one_that_diverges_leaves_the_others_alone() -> None:
     alone = [train(plan, share((23,)), share((0,)), mesh((23,))) for plan in plans]
     assert "the loss was" in results[1].stop_reason and results[1].stop_reason == alone[1].stop_reason
     assert_alike([results[0], results[2]], [alone[0], alone[2]])
+    assert [result.failure is None for result in results] == [True, False, True]
 
 
 def test_one_whose_last_step_diverges_leaves_them_alone_too() -> None:
