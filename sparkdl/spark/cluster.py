@@ -16,6 +16,7 @@ from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import nested_weights
 from sparkdl.spark import progress
+from sparkdl.spark.interpreter import check_interpreter, complaint_in
 from sparkdl.spark.preparation import Prepared
 from sparkdl.spark.remote import driver_address, local_slots, registered_slots, release, setting, shared
 from sparkdl.spark.shipping import packed_classes
@@ -64,7 +65,10 @@ class Fitted(NamedTuple):
 
 
 def check_cluster(session: SparkSession, workers: int) -> None:
-    """ValueError if the session cannot run that many tasks at once; waits for executors that are about to register."""
+    """ValueError if the session cannot run that many tasks at once, or by a Python that lacks what they need.
+
+    Waits for executors that are about to register.
+    """
     if workers < 1:
         raise ValueError(f"numWorkers must be at least 1, received {workers}.")
     master = setting(session, "spark.master", "")
@@ -78,6 +82,7 @@ def check_cluster(session: SparkSession, workers: int) -> None:
             "spark.dynamicAllocation.enabled is true, but workers that train together need executors that stay; "
             "set it to false for sessions that train."
         )
+    check_interpreter(session)
     if slots is None:
         _await_slots(session, workers, master)
 
@@ -156,7 +161,8 @@ def fit(
         try:
             table = results.toArrow()
         except Exception as error:
-            message = shortage() or failure_in(str(error)) or _shortage_in(str(error), workers)
+            text = str(error)
+            message = shortage() or failure_in(text) or _shortage_in(text, workers) or complaint_in(text)
             if message is None:
                 raise
             raise RuntimeError(message) from None

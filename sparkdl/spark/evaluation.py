@@ -16,6 +16,7 @@ from sparkdl.spark import columns
 from sparkdl.spark.classification import DeepClassificationModel
 from sparkdl.spark.forward import Scoring
 from sparkdl.spark.heads import classes
+from sparkdl.spark.interpreter import complaint_in
 from sparkdl.spark.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
 from sparkdl.spark.remote import parallelism
 from sparkdl.spark.shipping import packed_classes
@@ -66,7 +67,12 @@ def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -
         weight=weight,
     )
     measures = measures_of(plan, network, loss)  # refuses options out of range before any job
-    parts = _parts(rows, plan).toArrow().to_pylist()
+    try:
+        parts = _parts(rows, plan).toArrow().to_pylist()
+    except Exception as error:
+        if message := complaint_in(str(error)):
+            raise RuntimeError(message) from None
+        raise
     return (merged(parts) if parts else measures).result()
 
 

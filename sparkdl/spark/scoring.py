@@ -14,6 +14,7 @@ from sparkdl.spark import columns
 from sparkdl.spark.forward import Scoring, packed
 from sparkdl.spark.heads import Heads
 from sparkdl.spark.inference import scored
+from sparkdl.spark.interpreter import check_interpreter
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved
 from sparkdl.spark.remote import Shipped, carried, over_connect
@@ -127,6 +128,7 @@ class RowScoring(DeepParams, Saved):
         weights = self._weights
         if weights is None:
             raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
+        check_interpreter(session)  # whatever scores comes by here
         if stream and over_connect(session):
             return carried(packed(weights))
         return self._shipped.to(session, lambda: packed(weights))
