@@ -6,19 +6,23 @@ import io
 import json
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
-from sparkdl.network import nested_weights
+from sparkdl.network import named_arrays, nested_weights
 from sparkdl.spark import progress
+from sparkdl.spark.forward import packed
 from sparkdl.spark.interpreter import check_interpreter, complaint_in
 from sparkdl.spark.preparation import Prepared
 from sparkdl.spark.remote import driver_address, local_slots, registered_slots, release, setting, shared
+from sparkdl.spark.result_bytes import check_returned, excess_in
 from sparkdl.spark.shipping import packed_classes
 from sparkdl.spark.shortage import ended_by_shortage
 from sparkdl.spark.slots import taken
@@ -105,7 +109,7 @@ def fit(
     device: str,
     shown: bool,
     worker_logs: bool,
-    initial: list[bytes | None],
+    initial: Sequence[Weights | None],
 ) -> list[Fitted]:
     """Train every plan on the rows of a DataFrame, which are read and placed once.
 
@@ -123,18 +127,19 @@ def fit(
         Whether to draw a progress bar.
     worker_logs : bool
         Whether to log what workers print.
-    initial : list of bytes or None
-        For every plan packed weights to start from.
+    initial : sequence of Weights or None
+        For every plan weights to start from.
 
     Raises
     ------
     ValueError
-        The rows do not fit the network or the loss.
+        The rows do not fit the network or the loss, or its weights are more than Spark lets a job bring.
     RuntimeError
         A worker failed; the message names it and gives its reason.
     """
     session = prepared.rows.sparkSession
     ports = parse_ports(setting(session, "sparkdl.ports", ""))
+    check_returned(session, plans)
     began = time.time()
     classes = packed_classes(*plans)
     # The rows' own hash decides which worker gets them and in which order, so that the same rows train alike however
@@ -143,7 +148,7 @@ def fit(
     slots = local_slots(setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1")))
     slots = registered_slots(session) if slots is None else slots
     shown_to = progress.Receiver(*driver_address(session), Loss.of(plans[0].loss).metric, shown, worker_logs, ports)
-    sent = {data: shared(session, data) for data in set(initial) if data is not None}
+    sent = _sent(session, initial)
     with taken(session, workers, slots), shown_to as receiver, ended_by_shortage(session, workers) as shortage:
         task = TaskPlan(
             trainings=[plan.to_json() for plan in plans],
@@ -152,24 +157,45 @@ def fit(
             device=device,
             progress=receiver.address,
             worker_logs=worker_logs,
-            initial=[None if data is None else sent[data] for data in initial],
+            initial=[sent.get(_key(weights)) for weights in initial],
             ports=ports,
             classes=classes,
         )
         # Spark aborts a job whose last stage is a failed barrier stage, but tries again one that feeds a shuffle.
         results = rows.mapInArrow(partial(run_task, plan=task), RESULT_SCHEMA, barrier=True).repartition(1)
         try:
-            table = results.toArrow()
+            records, data = _collected(results)
         except Exception as error:
             text = str(error)
-            message = shortage() or failure_in(text) or _shortage_in(text, workers) or complaint_in(text)
+            found = failure_in(text) or _shortage_in(text, workers) or complaint_in(text) or excess_in(text)
+            message = shortage() or found
             if message is None:
                 raise
             raise RuntimeError(message) from None
         finally:
             for given in sent.values():
                 release(given)
-    return _assembled(table.to_pylist(), began, prepared.intake.label)
+    return _assembled(records, data, began, prepared.intake.label)
+
+
+def _sent(session: SparkSession, initial: Sequence[Weights | None]) -> dict[Any, Callable[[], bytes]]:
+    """What gives the bytes of these weights on a worker, by `_key`; the bytes do not stay here."""
+    given = {_key(weights): weights for weights in initial if weights is not None}
+    return {key: shared(session, packed(weights)) for key, weights in given.items()}
+
+
+def _key(weights: Weights | None) -> Any:
+    """Equal for the same arrays by the same names, as runs of a grid have them."""
+    return None if weights is None else tuple((path, id(array)) for path, array in named_arrays(weights))
+
+
+def _collected(results: DataFrame) -> tuple[list[dict[str, Any]], bytes]:
+    """Result rows but those of weights, and the bytes of these, of which Arrow's copy is gone on return."""
+    table = results.toArrow()
+    kinds, numbers, payloads = table["kind"].to_pylist(), table["number"].to_pylist(), table["payload"]
+    order = sorted((row for row, kind in enumerate(kinds) if kind == "weights"), key=numbers.__getitem__)
+    data = b"".join(payloads[row].as_buffer() for row in order)
+    return table.filter(pc.not_equal(table["kind"], "weights")).to_pylist(), data
 
 
 def _shortage_in(text: str, workers: int) -> str | None:
@@ -182,14 +208,13 @@ def _shortage_in(text: str, workers: int) -> str | None:
     )
 
 
-def _assembled(results: list[dict[str, Any]], began: float, label: str) -> list[Fitted]:
-    rows = sorted(results, key=lambda row: (row["kind"], row["rank"], row["number"]))
+def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: str) -> list[Fitted]:
+    rows = sorted(records, key=lambda row: (row["kind"], row["rank"]))
     failures = [json.loads(row["payload"]) for row in rows if row["kind"] == "failure"]
     if failures:  # the first that is not the consequence of another
         failure = min(failures, key=lambda failure: failure["secondary"])
         raise (ValueError if failure["type"] == "ValueError" else RuntimeError)(failure["message"])
     done = [json.loads(row["payload"]) for row in rows if row["kind"] == "done"]
-    data = b"".join(row["payload"] for row in rows if row["kind"] == "weights")
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         weights = nested_weights(dict(arrays))
     first, runs = done[0], range(len(done[0]["runs"]))

@@ -286,6 +286,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         iterator of (int, model)
             Of all indices of `paramMaps`; several threads may draw from it. It trains when it is first asked.
         """
+        columns.check_frame(dataset, "fit")
         return shared_fits([self.copy(paramMap) for paramMap in paramMaps], dataset)
 
     def _fit(self, dataset: DataFrame) -> DeepModel:

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 from pyspark.ml.base import _FitMultipleIterator
 from pyspark.sql import DataFrame
+
+from sparkdl.spark.result_bytes import most_bytes, returned_bytes
 
 # What decides rows, workers and labels of a job. Fits that differ in other Params train on the same rows.
 OF_THE_JOB = (
@@ -30,11 +31,13 @@ OF_THE_JOB = (
     "workerLogs",
 )
 JOB_BYTES = 1 << 30  # of weights that a job brings to the driver, unless one fit has more
+LIMIT_SHARE = 0.5  # of what Spark lets a job bring, histories and statistics besides
 
 
 def shared_fits(stages: Sequence[Any], dataset: DataFrame) -> Iterator[tuple[int, Any]]:
     """An iterator of (index, model) for any number of threads; a job runs when the first of its models is asked for."""
-    jobs = [_Job([stages[index] for index in indices], indices, dataset) for indices in _groups(stages)]
+    most = min(JOB_BYTES, LIMIT_SHARE * most_bytes(dataset.sparkSession))
+    jobs = [_Job([stages[index] for index in indices], indices, dataset) for indices in _groups(stages, most)]
     of_index = {index: job for job in jobs for index in job.indices}
     return _FitMultipleIterator(lambda index: of_index[index].model(index), len(stages))
 
@@ -46,8 +49,8 @@ def given(model: Any) -> Any:
     return model
 
 
-def _groups(stages: Sequence[Any]) -> list[list[int]]:
-    """The indices of stages that can share a job, in parts of bounded size."""
+def _groups(stages: Sequence[Any], most: float) -> list[list[int]]:
+    """The indices of stages that can share a job, in parts of so many bytes at most."""
     groups: dict[str, list[list[int]]] = {}
     sizes: dict[str, int] = {}
     for index, stage in enumerate(stages):
@@ -55,9 +58,8 @@ def _groups(stages: Sequence[Any]) -> list[list[int]]:
         values = {name: stage.getOrDefault(name) if stage.isDefined(name) else None for name in OF_THE_JOB}
         shapes = network.input_shape and [network.input_shape, network.output_shape()]
         key = json.dumps([values, shapes], sort_keys=True)
-        weights = jax.tree.leaves(network.abstract_weights()) if shapes else []
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in weights)
-        if key not in groups or sizes[key] + size > JOB_BYTES:
+        size = returned_bytes(network, stage.getComputeDtype()) if shapes else 0
+        if key not in groups or sizes[key] + size > most:
             groups.setdefault(key, []).append([])
             sizes[key] = 0
         groups[key][-1].append(index)

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from sparkdl.layers.base import Weights
 from sparkdl.network import Network, named_arrays, nested_weights
-from sparkdl.spark.forward import packed
 from sparkdl.spark.params import DeepParams
 from sparkdl.spark.persistence import Saved, read_weights
 from sparkdl.spark.weight_rows import read_only
@@ -67,11 +66,11 @@ class WarmStart(DeepParams, Saved):
         """The weights that training starts from, by layer and name; None without `initialModel`."""
         return self._weights
 
-    def _initial(self, network: Network) -> bytes | None:
-        """The weights that the network takes, packed; ValueError if it cannot take them."""
+    def _initial(self, network: Network) -> Weights | None:
+        """The weights that the network takes; ValueError if it cannot take them."""
         if self._weights is None:
             return None
-        return packed({name: self._weights[name] for name in shared_layers(network.abstract_weights(), self._weights)})
+        return {name: self._weights[name] for name in shared_layers(network.abstract_weights(), self._weights)}
 
     def _most_bytes(self) -> float:
         return math.inf  # they may be of another network
