@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sparkdl.specs import MissingClass, Spec
 
 
@@ -20,7 +22,22 @@ def one_of(name: str, *choices: str) -> Callable[[Any], str]:
     return partial(_one_of, name, choices)
 
 
+def of_plain(converter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A type converter that is given Python's values in place of NumPy's, of which Spark's know some."""
+    return partial(_of_plain, converter)
+
+
 # Partial calls of these, not closures, lest no stage can be pickled.
+
+
+def _of_plain(converter: Callable[[Any], Any], value: Any) -> Any:
+    return converter(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _spec_text(family: type[Spec], value: Any) -> str:

@@ -23,7 +23,7 @@ from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
 from sparkdl.spark.activations import HasActivationCols
-from sparkdl.spark.converters import one_of, spec_text
+from sparkdl.spark.converters import of_plain, one_of, spec_text
 from sparkdl.spark.input_params import HasInputs
 from sparkdl.spark.run_params import HasRun
 from sparkdl.training.exchange import Exchange
@@ -195,6 +195,12 @@ class DeepParams(
             progress="auto",
             workerLogs="off",
         )
+
+    def _copy_params(self) -> None:
+        """As Spark's, which gives a stage the Params of its class; Spark's own among them take NumPy's values, too."""
+        super()._copy_params()
+        for param in self.params:
+            param.typeConverter = of_plain(param.typeConverter)
 
     def setParams(self, **values: Any) -> Self:
         """Set Params by name; None leaves a Param as it is.

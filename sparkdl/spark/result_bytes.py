@@ -17,6 +17,7 @@ from sparkdl.training.options import Training
 
 SETTING, DEFAULT = "spark.driver.maxResultSize", "1g"
 ARRAY_BYTES = 512  # at most, of an array's headers in an archive
+RESULT_BYTES = 9 << 10  # of a job's result besides the weights of a short fit
 UNITS = "bkmgtp"
 
 
@@ -35,10 +36,10 @@ def most_bytes(session: SparkSession) -> float:
 
 def check_returned(session: SparkSession, plans: Sequence[Training]) -> None:
     """ValueError if the weights of these fits, trained in one job, are more than Spark would let them bring."""
-    size = sum(returned_bytes(plan.network, plan.dtype) for plan in plans)
+    size = sum(returned_bytes(plan.network, plan.dtype) for plan in plans) + RESULT_BYTES
     if size > most_bytes(session):
         raise ValueError(
-            f"The network's weights take {size / (1 << 20):,.1f} MiB, but {SETTING} is "
+            f"The network's weights take {size / (1 << 20):,.2f} MiB, but {SETTING} is "
             f"{setting(session, SETTING, DEFAULT)}, so that Spark would drop them after training; start the session "
             "with more, or with 0 for no limit, and with a spark.driver.memory that holds them."
         )

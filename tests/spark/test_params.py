@@ -83,6 +83,33 @@ def test_every_param_has_setter_getter_keyword_and_json(kind: Any) -> None:
         assert json.loads(json.dumps(value)) == value
 
 
+@pytest.mark.parametrize(
+    "param, value, kept",
+    [
+        *(("batchSize", kind(16), 16) for kind in (np.int64, np.int32, np.uint8, np.float32)),
+        ("maxIter", np.array(3, np.int32), 3),
+        ("stepSize", np.float32(0.5), 0.5),
+        ("stepSize", np.int16(2), 2.0),
+        ("tol", np.float16(0.25), 0.25),
+        ("collectTrainingStats", np.bool_(True), True),
+        ("thresholds", np.array([0.25, 0.5], np.float32), [0.25, 0.5]),
+        ("thresholds", (np.float32(1), 2), [1.0, 2.0]),
+        ("featuresCols", np.array(["a", "b"]), ["a", "b"]),
+        ("labelCol", np.str_("a"), "a"),
+        ("deviceType", np.str_("cpu"), "cpu"),
+    ],
+)
+def test_numpy_s_values_are_taken_and_kept_as_python_s(param: str, value: Any, kept: Any) -> None:
+    estimator = DeepClassifier(**{param: value})  # type: ignore[misc]
+    of_grid = ParamGridBuilder().addGrid(estimator.getParam(param), [value]).build()[0]
+    for held in (estimator, estimator.copy(of_grid), DeepClassifier().setParams(**{param: value})):
+        found = held.getOrDefault(param)
+        assert (found, type(found)) == (kept, type(kept))
+        if isinstance(kept, list):
+            assert [type(item) for item in found] == [type(item) for item in kept]
+    assert json.loads(json.dumps(list(of_grid.values()))) == [kept]
+
+
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_every_param_is_explained_with_its_default(kind: Any) -> None:
     estimator = kind()
@@ -112,6 +139,9 @@ def test_a_spec_is_given_as_object_name_or_json(family: type[Spec], param: str) 
     [
         ({"batchsize": 3}, "DeepClassifier has no Param 'batchsize'; did you mean batchSize?"),
         ({"xyzzy": 3}, "DeepClassifier has no Param 'xyzzy'; explainParams"),
+        ({"maxIter": np.float32(2.5)}, 'Invalid param value given for param "maxIter"'),
+        ({"batchSize": np.array([2, 3])}, 'Invalid param value given for param "batchSize"'),
+        ({"batchSize": np.bool_(True)}, 'Invalid param value given for param "batchSize"'),
         ({"maxIter": 2.5}, 'Invalid param value given for param "maxIter"'),
         ({"stepSize": "fast"}, 'Invalid param value given for param "stepSize"'),
         ({"labelCol": 3}, 'Invalid param value given for param "labelCol"'),

@@ -66,7 +66,9 @@ def test_a_model_above_spark_s_limit_is_refused_before_any_job(
         DeepClassifier(network=LARGE).fit(rows)
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert not spark.sparkContext.statusTracker().getJobIdsForGroup("too large")
-    assert str(refused.value).startswith("The network's weights take 1.3 MiB, but spark.driver.maxResultSize is 1m, so")
+    assert str(refused.value).startswith(
+        "The network's weights take 1.35 MiB, but spark.driver.maxResultSize is 1m, so"
+    )
 
 
 def test_a_grid_is_cut_into_jobs_of_half_the_limit(spark: SparkSession) -> None:
