@@ -14,6 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from sparkdl.synonyms import bare, spec_meant
+
 FORMAT = 1  # of the JSON; a reader refuses what was written in a newer one
 
 
@@ -168,7 +170,7 @@ class Spec:
         if isinstance(value, str):
             wanted = value.replace("_", "").lower()
             for name, found in registry.items():
-                if (name.lower() == wanted or name == value) and issubclass(found, cls) and found is not cls:
+                if (name.lower() == wanted or name == value) and issubclass(found, cls) and not _is_base(found, cls):
                     try:
                         return found()
                     except TypeError as error:
@@ -227,11 +229,16 @@ def _unknown(cls: type[Spec], value: Any) -> ValueError:
     names = sorted(
         name
         for name, found in registry.items()
-        if issubclass(found, cls)
-        and "." not in name
-        and not any("." not in kind.type_name() for kind in found.__subclasses__())
+        if issubclass(found, cls) and "." not in name and not _is_base(found, cls)
     )
-    return ValueError(f"{cls.__name__} is expected, received {value!r}; choose one of {', '.join(names)}.")
+    meant = spec_meant(text) if isinstance(value, str) else ""
+    called = f", which is called {meant!r} here" if any(bare(meant) == name.lower() for name in names) else ""
+    return ValueError(f"{cls.__name__} is expected, received {value!r}{called}; choose one of {', '.join(names)}.")
+
+
+def _is_base(found: type[Spec], family: type[Spec]) -> bool:
+    """Whether a class of sparkdl's is there to derive others from."""
+    return found is family or any(kind.is_packaged() for kind in found.__subclasses__())
 
 
 def _missing(text: str) -> str:

@@ -17,6 +17,8 @@ from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.optimizers import Adam, Optimizer
 from sparkdl.schedules import ConstantSchedule, CosineDecay, Schedule
 from sparkdl.specs import Spec
+from sparkdl.synonyms import SPECS as SPECS_ELSEWHERE
+from sparkdl.synonyms import spec_meant
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,12 @@ def test_json_and_repr_leave_defaults_out() -> None:
         "content": {"type": "Constant", "value": 2.0},
         "books": [{"type": "Zeros"}, {"type": f"{__name__}.Shelf", "size": [1]}],
     }
+
+
+@pytest.mark.parametrize("name", SPECS_ELSEWHERE)
+def test_what_is_called_otherwise_elsewhere_is_the_name_of_what_there_is(name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}'.* choose one of"):
+        (Optimizer if isinstance(Spec.of(spec_meant(name)), Optimizer) else Loss).of(name)
 
 
 def test_lists_and_numpy_numbers_become_plain_values() -> None:
@@ -105,6 +113,20 @@ def test_of_accepts_what_users_write(family: type[Spec], name: Any, spec: Spec) 
     ("family", "value", "message"),
     [
         (Optimizer, "adamm", "Optimizer is expected, received 'adamm'; choose one of .*AMSGrad, AdaDelta.*SGD"),
+        (
+            Loss,
+            "cross_entropy",
+            "received 'cross_entropy', which is called 'softmax_cross_entropy' here; choose one of A",
+        ),
+        (Loss, "BCEWithLogitsLoss", "which is called 'sigmoid_cross_entropy' here"),
+        (Loss, "HuberLoss", "which is called 'huber' here"),
+        (Loss, "gradient_descent", "received 'gradient_descent'; choose"),
+        (Optimizer, "GradientDescentOptimizer", "which is called 'sgd' here"),
+        (Loss, "class_loss", "Loss is expected, received 'class_loss'; choose one of AbsoluteError, .*Hinge, Huber"),
+        (Loss, "HingeLoss", "received 'HingeLoss', which is called 'hinge' here; choose"),
+        (Optimizer, "heavy_ball", "Optimizer is expected, received 'heavy_ball'"),
+        (Initializer, "variance_scaling", "Initializer is expected, received 'variance_scaling'"),
+        (Schedule, "timed_schedule", "Schedule is expected"),
         (Optimizer, "he_normal", "Optimizer is expected, received 'he_normal'"),
         (Optimizer, HeNormal(), r"Optimizer is expected, received HeNormal\(\)"),
         (Optimizer, 3, "Optimizer is expected, received 3"),

@@ -26,6 +26,7 @@ from sparkdl.spark.activations import HasActivationCols
 from sparkdl.spark.converters import of_plain, one_of, spec_text
 from sparkdl.spark.input_params import HasInputs
 from sparkdl.spark.run_params import HasRun
+from sparkdl.synonyms import PARAMS, bare
 from sparkdl.training.exchange import Exchange
 from sparkdl.training.stopping import EarlyStopping
 
@@ -212,10 +213,17 @@ class DeepParams(
         """
         for name in values:
             if not self.hasParam(name):
-                near = get_close_matches(name, [param.name for param in self.params], 1, 0.5)
-                hint = f"; did you mean {near[0]}?" if near else "; explainParams() lists those there are."
-                raise TypeError(f"{type(self).__name__} has no Param {name!r}{hint}")
+                raise TypeError(f"{type(self).__name__} has no Param {name!r}; {self._hint(name)}")
         return self._set(**{name: value for name, value in values.items() if value is not None})
+
+    def _hint(self, name: str) -> str:
+        """What may be meant by the name of no Param."""
+        own = {bare(param.name): param.name for param in self.params}
+        meant = own.get(bare(name)) or PARAMS.get(bare(name))
+        if meant and hasattr(self, f"set{meant[0].upper()}{meant[1:]}"):  # initialModel is no Param
+            return f"did you mean {meant}?"
+        near = get_close_matches(name, own.values(), 1, 0.5)
+        return f"did you mean {near[0]}?" if near else "explainParams() lists those there are."
 
     def _set(self, **values: Any) -> Self:
         """As Spark's, which copies Params by it; None takes a Param back, as one value of a grid may be."""

@@ -13,7 +13,7 @@ from pyspark.ml.tuning import CrossValidatorModel, ParamGridBuilder, TrainValida
 from pyspark.sql import DataFrame
 from spark_cases import NETWORK, a_model, arrays, same_bits
 
-from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers, specs
+from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers, specs, synonyms
 from sparkdl.losses import Loss
 from sparkdl.optimizers import Optimizer
 from sparkdl.specs import Spec
@@ -138,6 +138,14 @@ def test_a_spec_is_given_as_object_name_or_json(family: type[Spec], param: str) 
     "params, sentence",
     [
         ({"batchsize": 3}, "DeepClassifier has no Param 'batchsize'; did you mean batchSize?"),
+        ({"batch_size": 3}, "has no Param 'batch_size'; did you mean batchSize.$"),
+        ({"learning_rate": 3}, "has no Param 'learning_rate'; did you mean stepSize.$"),
+        ({"learningRate": 3}, "did you mean stepSize.$"),
+        ({"lr": 3}, "did you mean stepSize.$"),
+        ({"epochs": 3}, "did you mean maxIter.$"),
+        ({"pretrained": 3}, "did you mean initialModel.$"),
+        ({"loss": "cross_entropy"}, 'param "loss".*is called .softmax_cross_entropy. here; choose one of'),
+        ({"loss": "class_loss"}, 'param "loss".*Loss is expected, received .class_loss.; choose one of'),
         ({"xyzzy": 3}, "DeepClassifier has no Param 'xyzzy'; explainParams"),
         ({"maxIter": np.float32(2.5)}, 'Invalid param value given for param "maxIter"'),
         ({"batchSize": np.array([2, 3])}, 'Invalid param value given for param "batchSize"'),
@@ -159,6 +167,13 @@ def test_a_wrong_param_is_a_type_error_that_names_it(params: dict[str, Any], sen
         DeepClassifier(**params)
     with pytest.raises(TypeError, match=sentence):
         DeepClassifier().setParams(**params)
+
+
+def test_what_params_are_called_elsewhere_is_the_name_of_one() -> None:
+    estimator = DeepEstimator()
+    for name, meant in synonyms.PARAMS.items():
+        assert name == synonyms.bare(name) and not estimator.hasParam(name)
+        assert estimator.hasParam(meant) or meant == "initialModel"
 
 
 def test_a_copy_is_independent() -> None:
