@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkdl.training.results import Epoch
 from sparkdl.training.scaling import scaling_report
 from sparkdl.training.timeline import Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,12 @@ class TrainingSummary:
     def scaling_report(self) -> str:
         """Where the time went and what another worker would bring, in plain words."""
         return scaling_report(self.timeline, self.history, self.timings, len(self.workers))
+
+    def plot(self) -> Figure:
+        """Loss and metric, in training and validation, with the best check marked, as a matplotlib Figure."""
+        from sparkdl.training.learning_curves import learning_figure
+
+        return learning_figure(self.history, self.metric, self.facts.get("best"))
 
     @property
     def objectiveHistory(self) -> list[float]:

@@ -60,6 +60,10 @@ def test_it_stops_early_and_returns_its_best_weights(model: Any) -> None:
     loss = -np.log(chances[np.arange(6), LABELS[kept]]).mean()
     assert loss == pytest.approx(summary.validationHistory[0], rel=1e-5)
     assert loss != pytest.approx(summary.validationHistory[-1], rel=1e-5)
+    pytest.importorskip("matplotlib")
+    drawn = {line.get_label(): list(line.get_ydata()) for line in summary.plot().axes[0].lines}
+    assert drawn["validation"] == summary.validationHistory
+    assert f"best check ({summary.validationHistory[0]:.4g})" in drawn
 
 
 def test_the_timeline_holds_every_phase_of_every_worker(model: Any, tmp_path: Path) -> None:
