@@ -11,6 +11,7 @@ import jax
 from sparkdl.layers.base import Context, Layer, Shape
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays
+from sparkdl.places import place_of
 
 ROWS = 7  # a number that is seldom the size of anything else
 KEY = jax.ShapeDtypeStruct((2,), "uint32")
@@ -89,7 +90,7 @@ def _traced(subject: str, function: Any, *arguments: Any) -> Any:
         return jax.eval_shape(function, *arguments)
     except Exception as error:
         raise ValueError(
-            f"{subject} fails for {ROWS} rows: {type(error).__name__}: {error}; mend the class."
+            f"{subject} fails for {ROWS} rows: {type(error).__name__}: {error}{place_of(error)}; mend the class."
         ) from error
 
 

@@ -13,6 +13,7 @@ import jax
 
 from sparkdl import transfer
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
+from sparkdl.places import place_of
 from sparkdl.specs import FORMAT
 
 
@@ -102,10 +103,10 @@ class Network(Layer):
             try:
                 shapes.append(layer.output_shape(shapes[-1]))
             except ValueError as error:
-                raise ValueError(f"Layer {index} ({type(layer).__name__}): {error}") from None
+                raise ValueError(f"Layer {index} ({type(layer).__name__}): {error}{place_of(error)}") from None
             except Exception as error:  # of a user's own forward
                 kind = type(error).__name__
-                raise ValueError(f"Layer {index} ({type(layer).__name__}): {kind}: {error}") from error
+                raise ValueError(f"Layer {index} ({type(layer).__name__}): {kind}: {error}{place_of(error)}") from error
         return shapes
 
     def output_shape(self, input_shape: Shape | None = None) -> Shape:

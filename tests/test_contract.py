@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -151,6 +152,11 @@ class Scale(Layer):
         return kinds.get(self.broken, {"g": whole.sum(axis=0)})  # type: ignore[return-value]
 
 
+def line_of(code: str) -> int:
+    """The first line of this file that says so."""
+    return next(number for number, line in enumerate(Path(__file__).read_text().splitlines(), 1) if code in line)
+
+
 def training(layer: Layer | None = None, loss: Loss | str = "squared_error") -> Training:
     inner = Network([layer or Relu(), Relu()], name="block")
     return Training(Network([inner, Dense(3)], input_shape=(3,)), loss=loss)
@@ -161,7 +167,10 @@ def training(layer: Layer | None = None, loss: Loss | str = "squared_error") -> 
     [
         ("init", r"Layer 'block/scale_0' .* fails .*init must give a dict of arrays by name, received "),
         ("promise", r"forward of Layer 'block/scale_0' \(Scale\) must give an array of shape \(7, 99\) .*\(7, 3\)"),
-        ("forward", r"Layer 'block/scale_0' \(Scale\) fails for 7 rows: KeyError: 'gain'; mend the class"),
+        (
+            "forward",
+            r"Layer 'block/scale_0' \(Scale\) fails for 7 rows: KeyError: 'gain' \(.*test_contract.py, line {}\); mend",
+        ),
         ("delta", r"delta of Layer 'block/scale_0' .* of shape \(7, 3\) when it is given 7 rows, received \(\)"),
         ("rows", r"gradient of .* of shape \(3,\) for its weight 'g' when it is given 7 rows, received \(7, 3\)"),
         ("scalar", r"gradient of .* of shape \(3,\) for its weight 'g' when it is given 7 rows, received \(\)"),
@@ -171,7 +180,7 @@ def training(layer: Layer | None = None, loss: Loss | str = "squared_error") -> 
 )
 def test_kernels_that_fail_or_give_other_shapes_are_refused(broken: str, sentence: str) -> None:
     training(Scale())
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=sentence.replace("{}", str(line_of('raise KeyError("gain")')))):
         training(Scale(broken))
 
 
@@ -184,11 +193,18 @@ def test_a_forward_without_return_is_named() -> None:
         def forward(self, weights: Weights, x: Array) -> Array:
             return weights["kernel"] * x
 
-    for layer, sentence in (
-        (Forgetful(), "forward must return an array, received None"),
-        (Lost(), "KeyError: 'kernel'"),
+    class Unpacked(Layer):
+        def output_shape(self, input_shape: Shape) -> Shape:
+            height, width = input_shape
+            return (height * width,)
+
+    for layer, sentence, line in (
+        (Forgetful(), "forward must return an array, received None.", ""),
+        (Lost(), "KeyError: 'kernel'", 'return weights["kernel"] * x'),
+        (Unpacked(), "not enough values to unpack .expected 2, got 1.", "height, width = input_shape"),
     ):
-        with pytest.raises(ValueError, match=rf"Layer 0 \({type(layer).__name__}\): {sentence}"):
+        where = rf" \({__file__}, line {line_of(line)}\)" if line else ""
+        with pytest.raises(ValueError, match=rf"Layer 0 \({type(layer).__name__}\): {sentence}{where}$"):
             Network([layer], input_shape=(3,))
 
 

@@ -14,7 +14,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FIL
 FLOORS = {
     **dict.fromkeys(["layers", "losses", "initializers", "optimizers", "schedules"], 0),
     **dict.fromkeys(["specs", "classes", "compiler", "decoding", "dtypes", "lazy"], 0),
-    **dict.fromkeys(["datasets", "report", "evaluation", "synonyms"], 0),
+    **dict.fromkeys(["datasets", "report", "evaluation", "places", "synonyms"], 0),
     **dict.fromkeys(["network", "contract", "graph", "transfer"], 1),
     "training": 2,
     **dict.fromkeys(["spark", "quickstart"], 3),

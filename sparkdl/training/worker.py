@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from sparkdl.places import place_of
+
 HEARTBEAT_SECONDS = 2.0
 PROCESS_NAME = "sparkdl-worker"
 FACTS = ("stop_reason", "best", "checks", "resumed", "notes", "failure")  # fields of a Result that "done" tells
@@ -154,7 +156,7 @@ def main(directory: str) -> None:
     except BaseException as error:
         traceback.print_exc()
         sys.stderr.flush()
-        events.send("error", type=_kind(error), message=str(error))
+        events.send("error", type=_kind(error), message=f"{error}{place_of(error)}")
     threading.Event().wait()  # for the parent, which ends this process, or for its death, after which we clean up
 
 

@@ -70,6 +70,14 @@ class Gained(Layer):
         return {"gain": (dy * squashed(x)).sum(axis=0)}
 
 
+@dataclass(frozen=True)
+class Picky(Layer):
+    """Fails for the rows of a training step, and not when it is first looked at."""
+
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x if len(x) in (1, 7) else weights["w"]  # here
+
+
 def network() -> Network:
     """With whatever is called `Gained` by now."""
     return Network([Rescale(1 / 255), Dense(3), Gained(0.5, name="own"), Dense(1)], input_shape=(4,))
@@ -117,6 +125,11 @@ def train(folder: Path) -> None:
     found["scored"] = found["scored"].to_dict("list")
     found["mean loss"] = model.evaluate(rows).loss
     model.write().overwrite().save(str(folder / "model"))
+
+    try:
+        estimator(network=Network([Picky(), Dense(1)], input_shape=(4,))).fit(rows)
+    except RuntimeError as error:
+        found["picky"] = str(error)
 
     before = model.transform(rows)
     found["resumed"] = [estimator(**kept).fit(rows).summary.resumedFrom]
@@ -220,6 +233,12 @@ def test_a_class_defined_anew_is_the_one_that_runs(found: dict[str, Any]) -> Non
 
 def test_a_class_defined_anew_does_not_go_on_from_the_checkpoints_of_the_one_before(found: dict[str, Any]) -> None:
     assert found["resumed"] == [[4, 0], None]
+
+
+def test_a_failure_in_a_worker_gives_the_line_of_the_class(found: dict[str, Any]) -> None:
+    (line,) = [at for at, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# here")]
+    first = found["picky"].splitlines()[0]
+    assert first.endswith(f": KeyError: 'w' ({__file__}, line {line})")
 
 
 def test_a_class_that_workers_cannot_import_is_named(found: dict[str, Any]) -> None:
