@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark.ml import PipelineModel
 from pyspark.sql import Column, SparkSession
 
 from sparkdl.spark.arrow_udf import Batch, arrow_udf
 from sparkdl.spark.columns import layout_of
 from sparkdl.spark.inference import result_type, results
+from sparkdl.spark.pipelines import scoring_stage
 from sparkdl.spark.scoring import RowScoring
 
 OUTPUTS = ("rawPrediction", "probability", "prediction")  # each a Param of that name and "Col"
 
 
 def register_function(
-    spark: SparkSession, name: str, model: RowScoring, output: str = "prediction"
+    spark: SparkSession, name: str, model: RowScoring | PipelineModel, output: str = "prediction"
 ) -> Callable[..., Column]:
     """Make a model a function of SQL, for as long as the session lives.
 
@@ -27,8 +29,9 @@ def register_function(
         Of either kind, classic or Connect.
     name : str
         The function's name in SQL. A function that has it already is replaced, unless it is Spark's own.
-    model : DeepModel
-        Such as a DeepClassificationModel; of a PipelineModel, one of its stages.
+    model : DeepModel or PipelineModel
+        Such as a DeepClassificationModel. Of a pipeline, its last stage is taken; where a VectorAssembler makes what
+        that reads, the function takes the assembler's columns.
     output : str, default "prediction"
         What the function gives: the model's "prediction" (double; an array for several outputs) or, of a classifier,
         its "probability" or "rawPrediction" (arrays, as SQL knows no Vectors), whatever columns they are named for.
@@ -41,7 +44,7 @@ def register_function(
     Raises
     ------
     ValueError
-        The model has no such output, or its `handleInvalid` is skip.
+        The model has no such output, its `handleInvalid` is skip, or another stage of the pipeline makes what it reads.
 
     Notes
     -----
@@ -63,11 +66,7 @@ def register_function(
     >>> spark.sql("SELECT classify(array(0.0)), classify(array(1.0))").first()[:]
     (0.0, 1.0)
     """
-    if not isinstance(model, RowScoring):
-        raise ValueError(
-            f"model must be one of sparkdl's, such as a DeepClassificationModel, received {type(model).__name__}; "
-            "of a pipeline, pass the stage."
-        )
+    model = scoring_stage(model)
     if model.getHandleInvalid() == "skip":
         raise ValueError(
             "handleInvalid is skip, but a function has a result for every row; set it to keep, for null, or to error."

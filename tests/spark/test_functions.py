@@ -10,7 +10,7 @@ import pytest
 from pyspark import SparkFiles
 from pyspark.errors import PythonException
 from pyspark.ml import PipelineModel
-from pyspark.ml.feature import SQLTransformer
+from pyspark.ml.feature import MaxAbsScalerModel, SQLTransformer, StringIndexerModel, VectorAssembler
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -70,6 +70,26 @@ def test_several_columns_are_several_arguments(spark: SparkSession, typed: DataF
         typed.selectExpr("of_four(x0)").collect()
 
 
+def test_a_pipeline_is_its_last_stage_that_reads_what_an_assembler_reads(spark: SparkSession, typed: DataFrame) -> None:
+    model = a_model(featuresCol="all", labelCol="class")
+    stages = [
+        VectorAssembler(inputCols=["x2", "x3"], outputCol="rest"),
+        StringIndexerModel.from_labels(["0", "1"], inputCol="x0", outputCol="class"),
+        VectorAssembler(inputCols=["x0", "x1", "rest"], outputCol="all"),
+        model,
+    ]
+    pipeline = PipelineModel([PipelineModel(stages[:2]), *stages[2:]])
+    register_function(spark, "of_pipeline", pipeline)
+    expected = outputs(arrays(model), FEATURES).argmax(axis=1).tolist()
+    assert result(typed.selectExpr("id", "of_pipeline(x0, x1, x2, x3)")).tolist() == expected
+    assert (model.getFeaturesCol(), model.getFeaturesCols()) == ("all", [])
+    register_function(spark, "of_one", PipelineModel([a_model()]))
+    assert (
+        result(typed.selectExpr("id", "of_one(doubles)")).tolist()
+        == outputs(arrays(a_model()), FEATURES).argmax(axis=1).tolist()
+    )
+
+
 def _linear(model: Any) -> Array:
     weights = arrays(model)
     return FEATURES / 255 @ weights["dense_1/kernel"].astype(float) + weights["dense_1/bias"]
@@ -99,8 +119,24 @@ def test_a_function_gives_the_output_that_is_asked_for(
 
 
 def test_what_cannot_be_a_function_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(ValueError, match="model must be one of sparkdl's.*received PipelineModel; of a pipeline"):
-        register_function(spark, "refused", PipelineModel([a_model()]))  # type: ignore[arg-type]
+    scaled = MaxAbsScalerModel()._set(inputCol="features", outputCol="scaled")
+    renamed = SQLTransformer(statement="SELECT * FROM __THIS__")
+    skipping = VectorAssembler(inputCols=["a"], outputCol="scaled", handleInvalid="skip")
+    model = a_model(featuresCol="scaled")
+    for given, sentence in (
+        (scaled, "model must be one of sparkdl's.* or a PipelineModel that ends in one, received MaxAbsScalerModel; "),
+        (PipelineModel([model, scaled]), "received PipelineModel that ends in MaxAbsScalerModel; pass the stage"),
+        (PipelineModel([]), "received PipelineModel without stages"),
+        (
+            PipelineModel([scaled, model]),
+            "DeepClassificationModel .* comes a MaxAbsScalerModel, which makes scaled; use",
+        ),
+        (PipelineModel([PipelineModel([scaled]), model]), "comes a MaxAbsScalerModel, which makes scaled; use"),
+        (PipelineModel([renamed, model]), "comes a SQLTransformer, which may change any column; use"),
+        (PipelineModel([skipping, model]), "comes a VectorAssembler, which makes scaled; use"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            register_function(spark, "refused", given)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="output must be prediction for a DeepRegressionModel.*received 'probability'"):
         register_function(spark, "refused", a_model(DeepRegressionModel, ONE), output="probability")
     with pytest.raises(ValueError, match="output must be rawPrediction or prediction for .* with Hinge"):

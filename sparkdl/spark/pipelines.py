@@ -1,0 +1,66 @@
+"""Finds the model of a fitted pipeline that a function of columns can stand for, or the stage that is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.ml import PipelineModel
+from pyspark.ml.feature import VectorAssembler
+
+from sparkdl.spark.scoring import RowScoring, output_columns
+
+# Params that name what a stage adds; of one with none of these nobody knows what it does.
+ADDED = ("outputCol", "outputCols", "predictionCol", "rawPredictionCol", "probabilityCol", "leafCol", "varianceCol")
+
+
+def scoring_stage(model: Any) -> RowScoring:
+    """The model itself or, of a pipeline, its last stage, made to read what a VectorAssembler before it reads.
+
+    Stages that make columns it does not read, such as the StringIndexer of labels, are passed over.
+
+    Raises
+    ------
+    ValueError
+        It is no model of sparkdl's, or a stage makes what it reads; the message names the stage.
+    """
+    stages = list(_flat(model))
+    if not stages or not isinstance(stages[-1], RowScoring):
+        received = type(model).__name__
+        if isinstance(model, PipelineModel):
+            received += f" that ends in {type(stages[-1]).__name__}" if stages else " without stages"
+        raise ValueError(
+            "model must be one of sparkdl's, such as a DeepClassificationModel, or a PipelineModel that ends in one, "
+            f"received {received}; pass the stage."
+        )
+    last = stages.pop()
+    read = last.getFeaturesCols() or [last.getFeaturesCol()]
+    for stage in reversed(stages):
+        added = _added(stage)
+        if added and not added & set(read):
+            continue
+        if not isinstance(stage, VectorAssembler) or stage.getHandleInvalid() == "skip":
+            what = f"makes {', '.join(sorted(added & set(read)))}" if added else "may change any column"
+            raise ValueError(
+                f"A function reads columns as they are, but before the {type(last).__name__} of this pipeline comes a "
+                f"{type(stage).__name__}, which {what}; use the pipeline's transform, or register the last stage and "
+                "give it what that stage makes."
+            )
+        read = [name for column in read for name in (stage.getInputCols() if column in added else [column])]
+        last = last.copy({last.featuresCol: None, last.featuresCols: read})
+    return last
+
+
+def _flat(model: Any) -> Iterator[Any]:
+    if not isinstance(model, PipelineModel):
+        yield model
+        return
+    for stage in model.stages:
+        yield from _flat(stage)
+
+
+def _added(stage: Any) -> set[str]:
+    if isinstance(stage, RowScoring):
+        return set(output_columns(stage))
+    named = [stage.getOrDefault(name) for name in ADDED if stage.hasParam(name) and stage.isDefined(name)]
+    return {name for value in named for name in ([value] if isinstance(value, str) else value)}
