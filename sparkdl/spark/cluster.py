@@ -76,12 +76,13 @@ def check_cluster(session: SparkSession, workers: int) -> None:
     if workers < 1:
         raise ValueError(f"numWorkers must be at least 1, received {workers}.")
     master = setting(session, "spark.master", "")
+    one_executor = master == "local" or master.startswith("local[")  # which is the driver, and stays
     slots = local_slots(master, int(setting(session, "spark.task.cpus", "1")))
     if slots is not None and workers > slots:
-        remedy = f" or use local[{workers}]" if master.startswith("local[") or master == "local" else ""
+        remedy = f" or use local[{workers}]" if one_executor else ""
         tasks = "1 task" if slots == 1 else f"{slots} tasks"
         raise ValueError(f"numWorkers is {workers} but {master} can run {tasks} at once; lower numWorkers{remedy}.")
-    if setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
+    if not one_executor and setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
         raise ValueError(
             "spark.dynamicAllocation.enabled is true, but workers that train together need executors that stay; "
             "set it to false for sessions that train."

@@ -96,7 +96,12 @@ def test_a_cluster_without_enough_slots_is_given_time_to_have_them_and_then_refu
 def test_executors_that_come_and_go_are_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"spark.dynamicAllocation.enabled": "true"}
     monkeypatch.setattr(cluster, "setting", lambda session, key, default: told.get(key, default))
-    with refused(ValueError, "spark.dynamicAllocation.enabled is true, but workers that train together need executors"):
+    for master in ("spark://host:7077", "yarn", "local-cluster[2,1,1024]"):
+        told["spark.master"] = master
+        with refused(ValueError, "spark.dynamicAllocation.enabled is true, but workers that train together need exec"):
+            cluster.check_cluster(spark, 1)
+    for master in ("local", "local[2]", "local[*, 3]"):  # whose one executor stays
+        told["spark.master"] = master
         cluster.check_cluster(spark, 1)
 
 
