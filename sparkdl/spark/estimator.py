@@ -193,7 +193,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     collectTrainingStats : bool, default False
         Whether `model.summary.timeline` tells what every worker did when.
     logDir, logInterval : str, int; optional, default 100
-        Folder of the first worker's machine for TensorBoard, and steps between two scalars; needs tensorboardX.
+        Folder or URI for TensorBoard, which the first worker writes, and steps between two scalars; needs tensorboardX.
     computeDtype : str, default "float32"
         What layers compute in: "float32", "bfloat16" (weights, loss and sums stay float32) or "float64".
     deviceType : str, default "auto"

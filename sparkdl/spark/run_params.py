@@ -56,7 +56,7 @@ class HasRun(HasCheckpointInterval):
     logDir: Param[str] = Param(
         Params._dummy(),
         "logDir",
-        "folder of the first worker's machine for TensorBoard events; needs tensorboardX.",
+        "folder or URI for TensorBoard events, which the first worker writes; needs tensorboardX.",
         TypeConverters.toString,  # type: ignore[arg-type]
     )
     logInterval: Param[int] = Param(

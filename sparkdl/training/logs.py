@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -20,7 +21,9 @@ from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.specs import Spec
 from sparkdl.training.probe import BINS, Histogram, Probed, make_probe
+from sparkdl.training.remote_file import RemoteFile
 
+SCHEME = "sparkdl"  # under which tensorboardX finds our way to other file systems
 PROBED_ROWS = 128  # at most, so that a probe costs the same whatever the batch
 
 
@@ -34,7 +37,8 @@ class Logs(Spec):
     Parameters
     ----------
     directory : str
-        A local path, of the machine on which the first worker runs. It is made if it is missing.
+        A local path, of the machine on which the first worker runs, or a URI that pyarrow or fsspec opens. It is made
+        if it is missing. Behind a URI the file is replaced as a whole, a few times a minute, as stores append nothing.
     every : int, default 100
         Steps between two scalars; spreads and validation are written once an epoch.
     """
@@ -46,11 +50,8 @@ class Logs(Spec):
         if isinstance(self.directory, os.PathLike):
             object.__setattr__(self, "directory", os.fspath(self.directory))
         super().__post_init__()
-        if not isinstance(self.directory, str) or not self.directory or "://" in self.directory:
-            raise ValueError(
-                f"directory of Logs must be a local path, received {self.directory!r}; "
-                "write to a local or mounted folder and copy it from there."
-            )
+        if not isinstance(self.directory, str) or not self.directory:
+            raise ValueError(f"directory of Logs must be a path or URI, received {self.directory!r}; name one.")
         if not isinstance(self.every, int) or isinstance(self.every, bool) or self.every < 1:
             raise ValueError(f"every of Logs must be an integer of at least 1, received {self.every!r}.")
 
@@ -88,8 +89,8 @@ class LogWriter(NullWriter):
 
     Tags are step/..., epoch/..., weights/LAYER/NAME and gradients/LAYER/NAME (histograms), update_ratio/LAYER/NAME
     (log10 of mean |update| / mean |weight| in the epoch's last step, around -3 where the step size suits), and
-    activations/LAYER/mean and .../standard_deviation. A disk that takes no more ends the logs with a warning, and not
-    the training.
+    activations/LAYER/mean and .../standard_deviation. A file system that takes no more ends the logs with a warning,
+    and not the training.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ class LogWriter(NullWriter):
         first_step: int = 0,
     ) -> None:
         try:
-            from tensorboardX import event_file_writer, summary
+            from tensorboardX import event_file_writer, record_writer, summary
             from tensorboardX.proto import event_pb2
         except ImportError:
             raise ValueError(
@@ -136,15 +137,18 @@ class LogWriter(NullWriter):
         self._probe = make_probe(network, loss, dtype)
         self._summary, self._event = summary, event_pb2.Event
         try:
-            os.makedirs(logs.directory, exist_ok=True)
+            if "://" in logs.directory:
+                record_writer.register_writer_factory(SCHEME, SimpleNamespace(open=_open_remote))
+                place = f"{SCHEME}:{logs.directory.rstrip('/')}"
+            else:
+                os.makedirs(logs.directory, exist_ok=True)
+                place = logs.directory
             # Not SummaryWriter, whose queue blocks for ever once the thread that empties it has met a full disk.
-            self._file: Any = event_file_writer.EventsWriter(
-                os.path.join(logs.directory, "events"), f".{secrets.token_hex(4)}"
-            )
-        except OSError as error:
+            self._file: Any = event_file_writer.EventsWriter(os.path.join(place, "events"), f".{secrets.token_hex(4)}")
+        except Exception as error:  # a package behind fsspec raises what it likes
             raise ValueError(
-                f"directory of Logs must be a folder that workers can write, received {logs.directory!r} ({error}); "
-                "choose another."
+                f"directory of Logs must be a folder that workers can write, received {logs.directory!r} "
+                f"({' '.join(str(error).split())}); choose another."
             ) from None
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._write(first_step + 1, [{"session_log": start}])  # TensorBoard then hides earlier runs' later steps
@@ -203,10 +207,13 @@ class LogWriter(NullWriter):
         self._write(step, events)
 
     def close(self) -> None:
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-            self._file = None
+        """Finish the file; what does not get there in time is missed with a warning."""
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError as error:
+                warnings.warn(f"The last logs are missing in {self._logs.directory} ({error}).", stacklevel=3)
 
     def _probed(self, before: Weights, after: Weights, rows: Sequence[Any], step: int) -> Probed:
         features, labels, weights = (np.asarray(part)[:PROBED_ROWS] for part in rows)
@@ -235,4 +242,10 @@ class LogWriter(NullWriter):
             self._file.flush()
         except OSError as error:
             warnings.warn(f"Logs end at step {step}: {self._logs.directory} takes no more ({error}).", stacklevel=3)
-            self.close()
+            file, self._file = self._file, None
+            with contextlib.suppress(OSError):
+                file.close()
+
+
+def _open_remote(path: str) -> RemoteFile:
+    return RemoteFile(path.removeprefix(f"{SCHEME}:"))

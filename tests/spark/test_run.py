@@ -109,7 +109,6 @@ def test_the_same_fit_again_is_not_trained_again_and_another_one_says_so(
         ({"checkpointInterval": 0}, "checkpointInterval must be at least 1, received 0."),
         ({"checkpointKeep": 0}, "checkpointKeep must be at least 1, received 0."),
         ({"logInterval": 0}, "logInterval must be at least 1, received 0."),
-        ({"logDir": "s3://bucket"}, "directory of Logs must be a local path, received 's3://bucket'"),
         (
             {"validationIndicatorCol": ""},
             "earlyStopping monitors validation_loss, but validationIndicatorCol is not set",

@@ -46,10 +46,6 @@ class Store:
             self._lose(path.removeprefix(f"/{BUCKET}/"), self.lost)
         return answer
 
-    def keys(self) -> list[str]:
-        """Names of all objects that hold something."""
-        return sorted(key.name for key in self._backend.list_objects(BUCKET, None, None, None, None)[0] if key.size)
-
     @contextmanager
     def stalled(self) -> Iterator[None]:
         """Answer nobody until the end."""

@@ -226,8 +226,8 @@ def test_the_null_writer_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
-        ({"directory": "s3://bucket/x"}, "directory of Logs must be a local path, received 's3://bucket/x'"),
-        ({"directory": ""}, "directory of Logs must be a local path, received ''"),
+        ({"directory": ""}, "directory of Logs must be a path or URI, received ''"),
+        ({"directory": 1}, "directory of Logs must be a path or URI, received 1"),
         ({"directory": "x", "every": 0}, "every of Logs must be an integer of at least 1, received 0."),
         ({"directory": "x", "every": True}, "every of Logs must be an integer of at least 1, received True."),
     ],

@@ -1,8 +1,9 @@
-"""Checkpoints in S3: as on a disk, and where the server stalls, refuses or loses writes a sentence in bounded time."""
+"""Checkpoints and logs in S3: as on a disk; a server that stalls, refuses or loses writes is a sentence, soon."""
 
 from __future__ import annotations
 
 import re
+import struct
 import time
 from collections.abc import Iterator
 
@@ -12,11 +13,14 @@ from object_store import Store, served
 
 from sparkdl import Network
 from sparkdl.layers import Dense
-from sparkdl.training import Checkpoints, fit
+from sparkdl.losses import SquaredError
+from sparkdl.training import Checkpoints, fit, remote_file
 from sparkdl.training.checkpoints import CheckpointFolder
+from sparkdl.training.logs import Logs, LogWriter
 from sparkdl.training.storage import open_folder
 
 FINGERPRINT = "ab" * 32
+NETWORK = Network([Dense(1)], input_shape=(4,))
 PLACE = "s3://bucket/runs"
 
 
@@ -77,11 +81,10 @@ def test_a_large_file_is_read_in_one_request(store: Store) -> None:
 def test_a_run_goes_on_from_its_checkpoint_in_s3_and_ends_alike(store: Store) -> None:
     x = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
     rows = x, x.sum(1)
-    network = Network([Dense(1)], input_shape=(4,))
 
     def train(epochs: int, place: str | None) -> np.ndarray:
         kept = place and Checkpoints(place)
-        result = fit(network, rows, loss="squared_error", epochs=epochs, batch_size=8, checkpoints=kept)
+        result = fit(NETWORK, rows, loss="squared_error", epochs=epochs, batch_size=8, checkpoints=kept)
         assert (result.resumed is not None) == (place is not None and epochs == 3)
         return result.weights["dense_0"]["kernel"]
 
@@ -147,3 +150,69 @@ def test_a_store_that_stalls_ends_every_wait_with_a_sentence(store: Store) -> No
         folder.close(0.3)
         assert "was not written within 0.3 s" in folder.notes[-1] and PLACE in folder.notes[-1]
         assert time.monotonic() - began < 5
+
+
+# logDir
+
+
+def writer() -> LogWriter:
+    return LogWriter(Logs(f"{PLACE}/"), NETWORK, SquaredError(), lambda step: 0.1)
+
+
+def losses() -> list[float]:
+    """What the only file says, whose records are length, its checksum, data, and its checksum."""
+    from tensorboardX.proto import event_pb2
+
+    folder = open_folder(PLACE)
+    (name,) = folder.names()
+    data, found = folder.read(name), []
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])
+        found += event_pb2.Event.FromString(data[12 : 12 + length]).summary.value
+        data = data[16 + length :]
+    return [value.simple_value for value in found if value.tag == "step/loss"]
+
+
+def test_logs_appear_in_s3_while_a_run_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_file, "PAUSE_SECONDS", 0.01)
+    log = writer()
+    log.scalars(1, {"loss": 0.5})
+    deadline = time.monotonic() + 10
+    while losses() != [0.5] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert losses() == [0.5]
+    monkeypatch.setattr(remote_file, "PAUSE_SECONDS", 60.0)
+    log.scalars(2, {"loss": 0.25})
+    log.scalars(3, {"loss": 0.125})
+    log.close()  # which waits for no pause
+    assert losses() == [0.5, 0.25, 0.125]
+
+
+def test_logs_that_a_store_refuses_or_loses_end_with_a_warning_and_not_the_training(store: Store) -> None:
+    for trouble, value, said in (("refuses", True, "ACCESS_DENIED"), ("lost", 0.5, "acknowledged events")):
+        setattr(store, trouble, False)
+        log = writer()
+        log.scalars(1, {"loss": 0.5})
+        setattr(store, trouble, value)
+        with pytest.warns(UserWarning, match=rf"(?s)logs .*{PLACE}.*{said}"):
+            log.scalars(2, {"loss": 0.25})
+            log.close()
+        setattr(store, trouble, None)
+
+
+def test_a_store_that_refuses_logs_is_refused_before_training(store: Store) -> None:
+    store.refuses = True
+    with pytest.raises(ValueError, match=f"directory of Logs must be a folder .* received '{PLACE}/' .*ACCESS_DENIED"):
+        writer()
+
+
+def test_logs_that_a_store_stalls_are_given_up_in_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_file, "CLOSE_SECONDS", 0.3)
+    monkeypatch.setattr(remote_file, "OPEN_SECONDS", 0.3)
+    log = writer()
+    with store.stalled():
+        log.scalars(1, {"loss": 0.5})
+        with pytest.warns(UserWarning, match=f"last logs are missing in {PLACE}/ .the file system gave no answer"):
+            log.close()
+        with pytest.raises(ValueError, match="directory of Logs must be a folder .*gave no answer within 0.3 s"):
+            writer()
