@@ -294,6 +294,7 @@ def _explained(path: str) -> Iterator[None]:
     except Exception as error:
         kind = "" if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__} "
         reason = _short(f"{kind}{error}").rstrip(".")
-        raise ValueError(
-            f"{path} cannot be loaded: {reason}; save the stage again, or upgrade sparkdl if a newer one saved it."
-        ) from None
+        remedy = "save the stage again, or upgrade sparkdl if a newer one saved it"
+        if re.search(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found", reason):
+            remedy = "give Spark the jars of this file system, as hadoop-aws for s3a://, or copy the folder to another"
+        raise ValueError(f"{path} cannot be loaded: {reason}; {remedy}.") from None
