@@ -23,6 +23,7 @@ from sparkdl.spark.interpreter import check_interpreter, complaint_in
 from sparkdl.spark.preparation import Prepared
 from sparkdl.spark.remote import driver_address, local_slots, registered_slots, release, setting, shared
 from sparkdl.spark.result_bytes import check_returned, excess_in
+from sparkdl.spark.security import check_encryption
 from sparkdl.spark.shipping import packed_classes
 from sparkdl.spark.shortage import ended_by_shortage
 from sparkdl.spark.slots import taken
@@ -141,6 +142,7 @@ def fit(
     session = prepared.rows.sparkSession
     ports = parse_ports(setting(session, "sparkdl.ports", ""))
     check_returned(session, plans)
+    check_encryption(session, workers, shown or worker_logs)
     began = time.time()
     classes = packed_classes(*plans)
     # The rows' own hash decides which worker gets them and in which order, so that the same rows train alike however

@@ -184,7 +184,9 @@ def test_nothing_there_is_said_so(spark: SparkSession, tmp_path: Path) -> None:
     for name in ("empty", "nowhere"):
         with pytest.raises(FileNotFoundError, match=f"{name} holds no saved stage, as there is no .*check the path."):
             DeepClassifier.load(str(tmp_path / name))
-    with pytest.raises(ValueError, match='cannot be loaded: .*No FileSystem for scheme "nonesuch"; give Spark the jars'):
+    with pytest.raises(
+        ValueError, match='cannot be loaded: .*No FileSystem for scheme "nonesuch"; give Spark the jars'
+    ):
         DeepClassifier.load("nonesuch://saved")
 
 
