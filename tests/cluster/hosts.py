@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -78,6 +79,29 @@ class Host:
                 found[int(pid)] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
         return found
 
+    def trainers(self) -> list[int]:
+        """Ids of the processes that train here, by the name that they take."""
+        return [pid for pid in self.processes() if _name(pid) == "sparkdl-worker"]
+
+    def kill_trainers(self) -> list[int]:
+        """Kill them."""
+        struck = self.trainers()
+        for pid in struck:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return struck
+
+    def listening(self, *names: str) -> list[tuple[str, int]]:
+        """Addresses and TCP ports at which processes listen whose name begins with one of these."""
+        found = []
+        for line in run(
+            *inside(self.namespace), "ss", "--listening", "--tcp", "--numeric", "--processes", "--no-header"
+        ).splitlines():
+            address, port = line.split()[3].rsplit(":", 1)
+            if re.search(rf'"({"|".join(names)})', line):
+                found.append((address.strip("[]"), int(port)))
+        return found
+
     def kill(self, command: str, number: int = signal.SIGKILL) -> list[int]:
         """Send a signal to all whose command line contains this."""
         struck = [pid for pid, line in self.processes().items() if command in line]
@@ -85,6 +109,12 @@ class Host:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         return struck
+
+
+def _name(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def inside(namespace: str) -> list[str]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Network, register_function
-from sparkdl.layers import BatchNorm, Dense, Dropout, Relu
+from sparkdl.layers import BatchNorm, Dense, Dropout, Layer, Relu
 from sparkdl.network import named_arrays
 from sparkdl.spark.remote import registered_slots
 
@@ -129,3 +132,45 @@ def await_slots(session: SparkSession, slots: int, within: float) -> int:
     while (found := registered_slots(session) or 0) < slots and time.time() < deadline:
         time.sleep(0.2)
     return found
+
+
+def fit_both(session: SparkSession, first: dict[str, Any], second: dict[str, Any]) -> list[dict[str, Any]]:
+    """Two fits at the same time."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda params: fit(session, **params), (first, second)))
+
+
+def fit_in_a_flood(session: SparkSession, pool: str, **params: Any) -> dict[str, Any]:
+    """A fit in a scheduler's pool, while small jobs come in another."""
+    over = threading.Event()
+
+    def flood() -> int:
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", "flood")
+        jobs = 0
+        while not over.is_set():
+            session.range(100).repartition(3).count()
+            jobs += 1
+        return jobs
+
+    with ThreadPoolExecutor(1) as other:
+        flooding = other.submit(flood)
+        try:
+            session.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+            told = fit(session, **params)
+        finally:
+            over.set()
+        return told | {"flood": flooding.result(60)}
+
+
+@dataclass(frozen=True)
+class Halved(Layer):
+    """A layer of the user's own, whose module only the driver has."""
+
+    def forward(self, weights: Any, x: Any) -> Any:
+        return x / 2
+
+
+def fit_own_layer(session: SparkSession, workers: int) -> str:
+    """The weights of a network with a layer of one's own."""
+    network = Network([Dense(8), Halved(), Dense(3)], input_shape=(FEATURES,))
+    return digest(estimator(numWorkers=workers, maxIter=2).setNetwork(network).fit(frame(session)).weights)

@@ -26,6 +26,7 @@ READY_SECONDS = 90.0
 SETTINGS = {
     "spark.executor.memory": "700m",
     "spark.driver.memory": "700m",
+    "spark.executorEnv.PYTHONPATH": str(REPOSITORY),
     "spark.python.daemon.module": "sparkdl.spark.daemon",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.shuffle.partitions": "4",
@@ -109,6 +110,28 @@ class Standalone:
         wait_until(lambda: path.exists() and words in path.read_text(), READY_SECONDS, lambda: path.read_text()[-3000:])
 
     @contextlib.contextmanager
+    def connect_server(self, port: int) -> Iterator[str]:
+        """The address of a server of Spark Connect on the first host."""
+        host = self.driver_host
+        settings = SETTINGS | {
+            "spark.connect.grpc.binding.address": host.address,
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.driver.host": host.address,
+            "spark.driver.bindAddress": host.address,
+        }
+        options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        server = ["org.apache.spark.deploy.SparkSubmit", "--master", self.master, *options]
+        server += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+        log = host.folder / "connect.log"
+        process = host.start([CLASS, *server], environment(host), log)
+        try:
+            wait_until(lambda: (host.address, port) in host.listening("java"), READY_SECONDS, log.read_text)
+            yield host.address
+        finally:
+            host.kill("SparkConnectServer")
+            process.wait(30)
+
+    @contextlib.contextmanager
     def driver(self, master: str = "", host: Host | None = None, **settings: str) -> Iterator[Driver]:
         """An application of this cluster, or of another master, whose driver runs on the first host or another."""
         host = host or self.driver_host
@@ -117,7 +140,8 @@ class Standalone:
             "spark.driver.host": host.address,
             "spark.driver.bindAddress": host.address,
         }
-        driver = Driver(host, SETTINGS | own | settings, f"driver-{next(self._numbers)}")
+        whole = settings if "spark.remote" in settings else SETTINGS | own | settings
+        driver = Driver(host, whole, f"driver-{next(self._numbers)}")
         try:
             driver.result("session", READY_SECONDS)
             yield driver

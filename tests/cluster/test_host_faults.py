@@ -43,17 +43,7 @@ def training(driver: Driver, cluster: Standalone, folder: Path) -> Iterator[tupl
     assert driver.run("await_slots", slots=3, within=100) == 3
     fitting = driver.start("fit", checkpointDir=str(folder), **LONG)
     wait_until(lambda: list(folder.rglob("*.ckpt")), 100, driver.last_words)
-    yield fitting, [host for host in cluster.workers if any("training.worker" in line for line in trained(host))]
-
-
-def trained(host: Host) -> list[str]:
-    """The command lines of what trains on a host, by the name that such processes take."""
-    found = []
-    for pid in host.processes():
-        with suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "sparkdl-worker":
-                found.append("training.worker")
-    return found
+    yield fitting, [host for host in cluster.workers if host.trainers()]
 
 
 def test_a_killed_executor_is_replaced(patient: Driver, cluster: Standalone, undisturbed: str, tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""Applications of every kind on hosts that are really apart: several at once, over Spark Connect, submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from standalone import Driver, Standalone, wait_until
+
+SHORT = {"numWorkers": 2, "maxIter": 3}
+CONNECT_PORT = 15002
+
+
+@pytest.fixture(scope="module")
+def weights(laptop: Driver) -> str:
+    """What `SHORT` comes to on one machine."""
+    return laptop.run("fit", **SHORT)["weights"]
+
+
+def test_two_applications_share_the_cluster(cluster: Standalone, laptop: Driver, weights: str) -> None:
+    with ExitStack() as stack:
+        large, small = (
+            stack.enter_context(cluster.driver(**{"spark.cores.max": cores, "spark.driver.memory": "512m"}))
+            for cores in "21"
+        )
+        asked = large.start("fit", **SHORT), small.start("fit", numWorkers=1, maxIter=3)
+        told = large.result(asked[0])["weights"], small.result(asked[1])["weights"]
+    assert told == (weights, laptop.run("fit", numWorkers=1, maxIter=3)["weights"])
+
+
+def test_two_fits_of_one_driver_have_slots_of_their_own(driver: Driver, laptop: Driver, weights: str) -> None:
+    one = {"numWorkers": 1, "maxIter": 3}
+    told = driver.run("fit_both", first=SHORT, second=one)
+    assert [each["weights"] for each in told] == [weights, laptop.run("fit", **one)["weights"]]
+    assert set(told[0]["hosts"]).isdisjoint(told[1]["hosts"]) or len(set(told[0]["hosts"])) == 2
+
+
+def test_an_executor_lost_between_two_fits_is_not_missed(driver: Driver, cluster: Standalone, weights: str) -> None:
+    assert driver.run("fit", **SHORT)["weights"] == weights
+    for host in cluster.workers[:2]:
+        assert host.kill("CoarseGrainedExecutorBackend")
+    assert driver.run("fit", **SHORT)["weights"] == weights
+
+
+def test_a_fit_is_not_starved_by_small_jobs_and_speculation(cluster: Standalone, weights: str) -> None:
+    settings = {"spark.scheduler.mode": "FAIR", "spark.speculation": "true", "spark.speculation.interval": "50ms"}
+    with cluster.driver(**settings) as busy:
+        told = busy.run("fit_in_a_flood", seconds=240, pool="training", **SHORT)
+    assert told["weights"] == weights
+    assert told["flood"] > 3
+
+
+def test_dynamic_allocation_is_refused_before_any_job(cluster: Standalone) -> None:
+    settings = {"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.shuffleTracking.enabled": "true"}
+    with cluster.driver(**settings) as growing:
+        told = growing.outcome(growing.start("fit", **SHORT), 60)
+    assert told["error"] == "ValueError"
+    assert "spark.dynamicAllocation.enabled is true" in told["message"]
+
+
+def test_workers_listen_on_their_own_address_and_the_ports_they_are_given(
+    cluster: Standalone, weights: str, tmp_path: Path
+) -> None:
+    """gloo's port, one a worker, is the system's choice: it has no option for it."""
+    long = {"numWorkers": 2, "maxIter": 400, "checkpointInterval": 10, "checkpointDir": str(tmp_path)}
+    with cluster.driver(**{"sparkdl.ports": "42000-42009"}) as bounded:
+        fitting = bounded.start("fit", progress="on", **long)
+        wait_until(lambda: list(tmp_path.rglob("*.ckpt")), 100, bounded.last_words)
+        heard = {host.name: host.listening("python", "sparkdl") for host in [cluster.driver_host, *cluster.workers]}
+        bounded.result(fitting)
+    own = {host.name: host.address for host in [cluster.driver_host, *cluster.workers]}
+    training = {name: found for name, found in heard.items() if name != "host0" and found}
+    assert len(training) == 2
+    for name, found in training.items():
+        assert {address for address, _ in found} == {own[name]}
+        outside = [port for _, port in found if port not in range(42000, 42010)]
+        assert len(outside) == 1, found  # gloo's
+    assert (own["host0"], 42000) in heard["host0"]  # progress
+    assert "0.0.0.0" not in {address for found in heard.values() for address, _ in found}
+
+
+@pytest.fixture(scope="module")
+def connected_driver(cluster: Standalone) -> Iterator[Driver]:
+    """A client on one host, of a server of Spark Connect on another, of a cluster of all."""
+    with (
+        cluster.connect_server(CONNECT_PORT) as address,
+        cluster.driver(host=cluster.workers[2], **{"spark.remote": f"sc://{address}:{CONNECT_PORT}"}) as client,
+    ):
+        yield client
+
+
+def test_over_spark_connect_from_another_host_a_model_lives_as_on_one_machine(
+    connected_driver: Driver, laptop: Driver, tmp_path: Path
+) -> None:
+    there, here = (
+        each.run("live", seconds=240, folder=str(tmp_path / name), workers=2)
+        for name, each in (("there", connected_driver), ("here", laptop))
+    )
+    assert there == here
+
+
+def test_over_spark_connect_tuning_and_own_layers_do_as_on_one_machine(
+    connected_driver: Driver, laptop: Driver
+) -> None:
+    for job, arguments in (("cross_validate", {"workers": 1, "parallelism": 1}), ("fit_own_layer", {"workers": 2})):
+        there = connected_driver.run(job, seconds=240, **arguments)
+        assert there == laptop.run(job, seconds=240, **arguments)
+
+
+def test_over_spark_connect_a_killed_worker_is_replaced(
+    connected_driver: Driver, cluster: Standalone, laptop: Driver, tmp_path: Path
+) -> None:
+    long = {"numWorkers": 2, "maxIter": 400, "checkpointInterval": 10}
+    fitting = connected_driver.start("fit", checkpointDir=str(tmp_path), **long)
+    wait_until(lambda: list(tmp_path.rglob("*.ckpt")), 100, connected_driver.last_words)
+    assert any(host.kill_trainers() for host in cluster.workers)
+    told = connected_driver.result(fitting, 240)
+    assert told["resumed"]
+    assert told["weights"] == laptop.run("fit", seconds=240, **long)["weights"]
