@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -180,8 +179,7 @@ def _fill(values: Array, status: Array, texts: dict[int, str], rows: list[int], 
         except MemoryError:
             raise
         except Exception as error:  # whatever Pillow raises for files that are damaged
-            reason = re.sub(r"image file <.*>", "its format", str(error))  # which would name an object of ours
-            return IMAGE, f"{type(error).__name__}: {reason}"
+            return IMAGE, f"{type(error).__name__}: {error}"
         return VALID, ""
 
     if not rows:
@@ -221,10 +219,13 @@ def _opened(content: bytes) -> Any:
     """
     from PIL import JpegImagePlugin, PngImagePlugin
 
-    if content.startswith(PNG):
-        return PngImagePlugin.PngImageFile(io.BytesIO(content))
-    if content.startswith(JPEG):
-        return JpegImagePlugin.JpegImageFile(io.BytesIO(content))
+    try:
+        if content.startswith(PNG):
+            return PngImagePlugin.PngImageFile(io.BytesIO(content))
+        if content.startswith(JPEG):
+            return JpegImagePlugin.JpegImageFile(io.BytesIO(content))
+    except SyntaxError:  # Pillow's word, about the file
+        raise _Bad(IMAGE, "its header is damaged") from None
     raise _Bad(IMAGE, "it begins as neither a JPEG nor a PNG file does")
 
 
