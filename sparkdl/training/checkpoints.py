@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import threading
@@ -298,7 +299,8 @@ class CheckpointFolder:
             stay = {*behind[: self._plan.keep], *[file for file in behind if file.best][:1]}
             for file in behind:
                 if file not in stay:
-                    folder.remove(file.name)
+                    with contextlib.suppress(FileNotFoundError):  # an equal run beside this one was sooner
+                        folder.remove(file.name)
         except Exception as error:
             with self._changed:
                 self._trouble("could not be removed when newer ones were there", str(error))

@@ -8,7 +8,10 @@ import os
 import queue
 import re
 import secrets
+import socket
 import threading
+import time
+import zlib
 from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -18,7 +21,9 @@ from pyarrow import fs
 
 Value = TypeVar("Value")
 
-TEMPORARY = re.compile(r"\.sparkdl-.+\.tmp")  # names with a leading dot are hidden from Spark and Hadoop too
+# Names with a leading dot are hidden from Spark and Hadoop too. They tell the writer: its machine and its process id.
+TEMPORARY = re.compile(r"\.sparkdl-(?:([0-9a-f]{8})-(\d+)-[0-9a-f]{12}|.+)\.tmp")
+LEFT_SECONDS = 86_400.0  # since a file was last written to by one of another machine, after which it is taken for dead
 # An object appears whole or not at all when its upload ends, and renaming it would be a copy.
 OBJECT_STORES = {"s3", "gcs"}
 
@@ -81,10 +86,11 @@ class Folder:
         self._filesystem.delete_file(self._path(name))
 
     def tidy(self) -> None:
-        """Delete the temporary files that writers left who were killed; nobody may be writing."""
-        for name in self._list(fs.FileType.File):
-            if TEMPORARY.fullmatch(name):
-                self.remove(name)
+        """Delete the temporary files that writers left who were killed, and none of one that may be writing still."""
+        for info in self._filesystem.get_file_info(fs.FileSelector(self._folder)):
+            if (temporary := TEMPORARY.fullmatch(info.base_name)) and _is_left(temporary, info.mtime_ns):
+                with contextlib.suppress(FileNotFoundError):  # it was writing still, or another one tidies too
+                    self.remove(info.base_name)
 
     def _place(self, name: str, data: bytes) -> None:
         if self._filesystem.type_name in OBJECT_STORES:
@@ -169,8 +175,34 @@ def _by_fsspec(uri: str, refusal: Exception) -> tuple[fs.FileSystem, str]:
 
 
 def temporary_name() -> str:
-    """A new name that `names` hides and `tidy` deletes."""
-    return f".sparkdl-{os.getpid()}-{secrets.token_hex(6)}.tmp"
+    """A new name that `names` hides, and `tidy` deletes once this process is gone."""
+    return f".sparkdl-{_place()}-{os.getpid()}-{secrets.token_hex(6)}.tmp"
+
+
+def _is_left(temporary: re.Match[str], written: int | None) -> bool:
+    """Whether nobody writes a temporary file any more, by its name and when it was last written to, in ns."""
+    place, process = temporary.groups()
+    if place == _place():
+        return not _is_alive(int(process))
+    return written is not None and time.time() - written / 1e9 > LEFT_SECONDS
+
+
+def _place() -> str:
+    """Eight digits of the machine, or of the part of it that has process ids of its own."""
+    name = socket.gethostname()
+    with contextlib.suppress(OSError):
+        name += os.readlink("/proc/self/ns/pid")
+    return f"{zlib.crc32(name.encode()):08x}"
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def within(seconds: float, function: Callable[[], Value]) -> Value:

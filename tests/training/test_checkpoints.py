@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from sparkdl.specs import Spec
-from sparkdl.training import checkpoints
+from sparkdl.training import checkpoints, storage
 from sparkdl.training import checkpoints as module
 from sparkdl.training.checkpoints import CheckpointFolder, Checkpoints, decode, encode
-from sparkdl.training.storage import LocalFolder, temporary_name
+from sparkdl.training.storage import LocalFolder
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -187,6 +187,9 @@ def test_a_writer_killed_before_the_renaming_leaves_the_one_before(
     assert len(left) == 1
     assert newest_step(opened(tmp_path)) == 1
     opened(tmp_path).check()
+    assert len(os.listdir(tmp_path / RUN[:16])) == 2  # its process lives, and might be writing still
+    monkeypatch.setattr(storage, "_is_alive", lambda process: process != os.getpid())
+    opened(tmp_path).check()
     assert os.listdir(tmp_path / RUN[:16]) == [path_of(tmp_path, 1).name]
     never.set()
     assert folder._writer is not None
@@ -195,7 +198,6 @@ def test_a_writer_killed_before_the_renaming_leaves_the_one_before(
 
 def test_a_checked_folder_is_left_clean(tmp_path: Path) -> None:
     save(tmp_path, 1)
-    (tmp_path / RUN[:16] / temporary_name()).write_bytes(b"half a checkpoint")
     (tmp_path / RUN[:16] / "mine.tmp").write_bytes(b"somebody's")
     opened(tmp_path).check()
     assert sorted(os.listdir(tmp_path / RUN[:16])) == [path_of(tmp_path, 1).name, "mine.tmp"]
@@ -209,6 +211,26 @@ def test_a_folder_that_cannot_be_is_a_sentence(tmp_path: Path, asked: str) -> No
         getattr(opened(tmp_path / "file" / "x"), asked)()
     with pytest.raises(ValueError, match=f"checkpointDir 'nosuch://x' cannot be {done}: .*install fsspec"):
         getattr(CheckpointFolder(Checkpoints("nosuch://x"), RUN), asked)()
+
+
+def test_an_equal_run_that_starts_leaves_alone_what_the_first_one_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, go_on, move = threading.Event(), threading.Event(), LocalFolder._move
+
+    def slow(self: LocalFolder, source: str, target: str) -> None:
+        writing.set()
+        assert go_on.wait(10)
+        move(self, source, target)
+
+    with opened(tmp_path) as first:
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalFolder, "_move", slow)
+            first.save({"epoch": 0, "step": 2}, {"x": np.zeros(2)})
+            assert writing.wait(10)
+        opened(tmp_path).check()
+        go_on.set()
+    assert (steps(tmp_path), first.notes) == ([2], [])
 
 
 # Storage that hangs or fails

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -45,11 +47,32 @@ def test_folders_lie_within_folders(folder: Folder) -> None:
 
 def test_temporary_files_are_not_listed_and_are_swept_and_nothing_else_is(folder: Folder) -> None:
     others = [".sparkdl", "sparkdl-1.tmp", ".other-1.tmp", "x"]
-    for name in [*others, temporary_name(), temporary_name()]:
+    for name in [*others, name_of_the_dead(), name_of_the_dead()]:
         folder.write(name, b"")
     assert folder.names() == sorted(others)
     folder.tidy()
     assert folder._list(fs.FileType.File) == sorted(others)
+
+
+def name_of_the_dead() -> str:
+    """A temporary name of a process of this machine that is gone."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return temporary_name().replace(f"-{os.getpid()}-", f"-{process.pid}-")
+
+
+def test_what_another_may_be_writing_still_is_not_swept(tmp_path: Path) -> None:
+    """Of a process that lives, and of another machine's unless it has not been written to for a day."""
+    folder, other = open_folder(str(tmp_path)), ".sparkdl-{}-1-0123456789ab.tmp".format
+    kept = {temporary_name(): 90_000, other("00000001"): 80_000}
+    swept = {name_of_the_dead(): 0, other("00000002"): 90_000}
+    swept[".sparkdl-7-0123456789ab.tmp"] = 90_000  # as sparkdl 0.1 named them
+    now = time.time()
+    for name, age in (kept | swept).items():
+        (tmp_path / name).write_bytes(b"half a checkpoint")
+        os.utime(tmp_path / name, (now - age, now - age))
+    folder.tidy()
+    assert sorted(os.listdir(tmp_path)) == sorted(kept)
 
 
 @pytest.mark.parametrize("moment", ["_put", "_move"])
