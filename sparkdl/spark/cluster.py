@@ -232,6 +232,10 @@ def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: 
         for one in classes
         if len(classes) == 1
     ]
+    notes += [
+        f"labelCol {label!r} holds {rounded}; subtract a start from it and scale it, or set computeDtype to float64."
+        for rounded in sorted({event["rounded"] for event in done} - {None})[:1]
+    ]
     marks = [began, *(max(event[mark] for event in done) for mark in ("began", "read", "joined")), first["ended"]]
     spark, read, start, _ = map(float, np.diff(marks))
     busy = sum(run["training_seconds"] + run["compile_seconds"] for run in first["runs"])

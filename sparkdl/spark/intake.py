@@ -18,7 +18,7 @@ from sparkdl.decoding.images import contiguous
 from sparkdl.losses import Loss
 from sparkdl.spark.row_bytes import merged_notes
 from sparkdl.spark.task_plan import TaskPlan
-from sparkdl.training.batches import Rows, ShardWriter, check_numbers
+from sparkdl.training.batches import Rows, ShardWriter, check_numbers, lost_digits
 from sparkdl.training.options import Training
 from sparkdl.training.recorder import Recorder
 from sparkdl.training.worker import TRAINING, VALIDATION
@@ -41,6 +41,8 @@ class Taken(NamedTuple):
         By what is wrong with them, rows that were left out; one worker knows of all.
     classes : tuple of int or None
         The least and the largest class to train on; None without any.
+    rounded : str or None
+        What becomes of a label (see `lost_digits`).
     """
 
     rows: tuple[int, int]
@@ -48,6 +50,7 @@ class Taken(NamedTuple):
     wrong: list[str]
     skipped: dict[str, int]
     classes: tuple[int, int] | None = None
+    rounded: str | None = None
 
 
 def read_rows(
@@ -110,6 +113,7 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
     weighing = [0, 0]
     notes: list[str] = []
     bounds: list[int] = []
+    rounded: str | None = None
     for batch in batches:
         noted = batch.column("note").drop_null()
         if len(noted):
@@ -122,10 +126,11 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
             if number == 0 and loss.takes_classes and not labels and len(label):
                 bounds += [math.floor(label.min()), math.ceil(label.max())]  # a fraction is between two classes
             rows = Rows(features(part), loss.encode(label, outputs), part.column("weight").to_numpy())
+            rounded = rounded or lost_digits(rows.labels, training.dtype)
             weighing[number] += check_numbers(rows.labels, rows.weights, training.dtype)
             writer.append(rows, part.column("key").to_numpy())
     for writer in writers:
         writer.close()
     classes = (min(bounds), max(bounds)) if bounds else None
     counts = (writers[0].rows, writers[1].rows), (weighing[0], weighing[1])
-    return Taken(*counts, [], merged_notes(notes, intake.layout), classes)
+    return Taken(*counts, [], merged_notes(notes, intake.layout), classes, rounded)

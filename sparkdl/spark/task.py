@@ -80,7 +80,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             _meeting_place(hosts, rank, plan.ports, worker) as (place, alarm),
         ):
             try:
-                rows, weighing, wrong, skipped, classes = read_rows(batches, plan, directory, worker, recorder)
+                rows, weighing, wrong, skipped, classes, rounded = read_rows(batches, plan, directory, worker, recorder)
                 read = time.time()
                 own = {"rows": rows, "weighing": weighing, "wrong": wrong, "skipped": skipped}
                 own |= place | {"alarm": alarm.address}
@@ -114,7 +114,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 events = [*recorder.events, *run["events"]]
                 run["events"] = [event | {"start": event["start"] + alarm.offset} for event in events]
         times = {"began": began, "read": read, "ended": time.time()}
-        told = {"host": hosts[rank], "rows": rows[0], "skipped": skipped, "classes": classes}
+        told = {"host": hosts[rank], "rows": rows[0], "skipped": skipped, "classes": classes, "rounded": rounded}
         yield _result(rank, "done", 0, json.dumps(done | times | told).encode())
         with weights:  # whose file is open still and gone already, so that nothing is left if Spark ends this process
             for number, chunk in enumerate(iter(lambda: weights.read(CHUNK_BYTES), b"")):

@@ -114,6 +114,15 @@ def check_numbers(labels: np.ndarray[Any, Any], weights: np.ndarray[Any, Any], d
     return int(np.count_nonzero(weights.astype(kept)))
 
 
+def lost_digits(labels: np.ndarray[Any, Any], dtype: str) -> str | None:
+    """What becomes of a label that training cannot hold to the unit, as of seconds since 1970 in float32, if one is."""
+    kept = np.dtype(kept_dtype(dtype))
+    if labels.dtype.kind != "f" or labels.dtype.itemsize <= kept.itemsize:
+        return None
+    changed = labels[np.abs(labels.astype(kept).astype(labels.dtype) - labels) >= 0.5]
+    return f"{changed[0]:.15g}, which {kept} keeps as {float(changed[0].astype(kept)):.15g}" if len(changed) else None
+
+
 def check_weights(weighing: int, rows: int, which: str = "rows") -> None:
     """ValueError if none of these rows weighs more than 0."""
     if rows and not weighing:

@@ -93,6 +93,8 @@ class Training(Spec):
         check_loss(loss, outputs)
         check_layers(self.network, self.network.input_shape or ())
         stopping = self.early_stopping
+        if stopping:
+            stopping.falls(loss.metric)
         if stopping and stopping.unit == "step" and not Exchange.of(self.exchange).agrees_after(stopping.every):
             raise ValueError(
                 f"EarlyStopping(every={stopping.every}, unit='step') checks when workers hold different weights under "

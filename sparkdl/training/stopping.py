@@ -12,7 +12,7 @@ import numpy as np
 from sparkdl.specs import Spec, check_range
 
 MONITORS = ("loss", "metric", "validation_loss", "validation_metric")
-FALLING = ("mse",)  # metrics that are better when they are smaller
+FALLING, RISING = ("mse",), ("accuracy", "cosine_similarity")  # metrics that are better when smaller, and larger
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class EarlyStopping(Spec):
     min_delta : float, default 0
         The least change that is an improvement.
     mode : str, default "auto"
-        What is better: "min", "max", or "auto": min for a loss and for mse, else max.
+        What is better: "min", "max", or "auto": min for a loss and for mse, max for accuracy and cosine similarity;
+        any other metric, as of a loss of one's own, needs one of the first two.
     target : float, optional
         Stop as soon as the monitored value is at least as good.
     max_seconds : float, optional
@@ -80,6 +81,23 @@ class EarlyStopping(Spec):
         """Whether it needs validation rows."""
         return self.monitor.startswith("validation")
 
+    def falls(self, metric: str) -> bool:
+        """Whether less is better of what it monitors, in training with a loss whose metric is called `metric`.
+
+        Raises
+        ------
+        ValueError
+            It is to tell by itself and does not know the metric.
+        """
+        if self.mode != "auto":
+            return self.mode == "min"
+        if not self.monitor.endswith("loss") and metric not in FALLING + RISING:
+            raise ValueError(
+                f"mode of EarlyStopping must be 'min' or 'max' where it monitors {self.monitor!r} and that is "
+                f"{metric!r}, received 'auto', which knows {', '.join(FALLING + RISING)}; say which is better."
+            )
+        return self.monitor.endswith("loss") or metric in FALLING
+
 
 class Stopper:
     """Follows one run.
@@ -98,8 +116,7 @@ class Stopper:
 
     def __init__(self, plan: EarlyStopping, metric: str) -> None:
         self.plan = plan
-        falling = plan.monitor.endswith("loss") or metric in FALLING
-        self._sign = 1 if (plan.mode == "min" or (plan.mode == "auto" and falling)) else -1
+        self._sign = 1 if plan.falls(metric) else -1
         self.checks: list[list[Any]] = []
         self._best: int | None = None  # its index among the checks
 

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network
-from sparkdl.training.batches import Rows, Shard, check_numbers, check_weights
+from sparkdl.training.batches import Rows, Shard, check_numbers, check_weights, lost_digits
 from sparkdl.training.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.meter import Report
@@ -86,7 +86,11 @@ def fit(
         result = train(plan, Share(shards, lengths[0], 0), Share(held_out, lengths[1], 0), mesh, report, initial)
         if result.failure:
             raise ValueError(result.failure)
-        return replace(result, seconds=time.perf_counter() - began)
+        lost = lost_digits(np.asarray(data[1], np.float64), plan.dtype)
+        notes = (
+            [f"Labels hold {lost}; subtract a start from them and scale them, or set dtype to float64."] if lost else []
+        )
+        return replace(result, seconds=time.perf_counter() - began, notes=[*notes, *result.notes])
 
 
 def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = "rows") -> list[Shard]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bad_input import CALLS, EVALUATED, FITS, FITTED, PICTURE, Act, Change, having, once
+from bad_input import CALLS, EVALUATED, FITS, FITTED, ONE, PICTURE, Act, Change, having, once
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from spark_cases import LAYERS, NETWORK, Remains, a_model, arrays
 
-from sparkdl import DeepClassifier, Network
+from sparkdl import DeepClassifier, DeepEstimator, Network
 from sparkdl.layers import Dense
 from sparkdl.spark import cluster
 from sparkdl.spark.remote import registered_slots
@@ -199,6 +200,16 @@ def test_few_rows_of_one_class_in_few_partitions_train_many_workers_with_a_warni
         fitted = estimator.fit(few)
     assert sum(worker["rows"] for worker in fitted.summary.workers) == 2
     assert fitted.summary.history[0].steps == 1
+
+
+def test_labels_that_lose_digits_are_named(rows: DataFrame) -> None:
+    estimator = DeepEstimator(network=ONE, loss="absolute_error", maxIter=1, numWorkers=2)
+    expected = (
+        "labelCol 'label' holds 1700000001, which float32 keeps as 1700000000; subtract a start from it and scale it, "
+        "or set computeDtype to float64."
+    )
+    with pytest.warns(UserWarning, match=f"^{re.escape(expected)}$"):
+        estimator.fit(having(label="1700000001L")(rows))
 
 
 def test_names_may_hold_what_sql_reads_otherwise(rows: DataFrame) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparkdl import Network, training
+from sparkdl import Network, specs, training
 from sparkdl.layers import Dense
+from sparkdl.losses import SquaredError
 from sparkdl.network import named_arrays
-from sparkdl.training import EarlyStopping, Result
+from sparkdl.training import EarlyStopping, Result, Training
 from sparkdl.training.stopping import Stopper
 
 RANDOM = np.random.default_rng(37)
@@ -211,6 +212,23 @@ def test_what_cannot_be_is_refused(arguments: dict[str, Any], sentence: str) -> 
     with pytest.raises(ValueError, match="EarlyStopping") as refused:
         EarlyStopping(**arguments)
     assert sentence in str(refused.value)
+
+
+def test_a_metric_that_it_does_not_know_needs_a_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(specs, "registry", specs.registry.copy())
+
+    class Costed(SquaredError):
+        metric = "cost"
+
+    expected = (
+        "mode of EarlyStopping must be 'min' or 'max' where it monitors 'validation_metric' and that is 'cost', "
+        "received 'auto', which knows mse, accuracy, cosine_similarity; say which is better."
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
+        Training(NETWORK, loss=Costed(), early_stopping=EarlyStopping("validation_metric"))
+    for stopping in (EarlyStopping(), EarlyStopping("metric", mode="max")):
+        Training(NETWORK, loss=Costed(), early_stopping=stopping)
+    assert followed(EarlyStopping("metric", 1, mode="min"), [0.5, 0.4, 0.6], "cost")[2][:2] == [2, 0]
 
 
 def test_validation_rows_must_be_there_to_be_watched() -> None:

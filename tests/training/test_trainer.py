@@ -249,6 +249,18 @@ def test_labels_must_be_numbers_that_training_can_hold() -> None:
     assert math.isfinite(result.history[0].loss)
 
 
+def test_labels_that_lose_digits_are_named() -> None:
+    """Seconds since 1970: float32 has 24 bits for 31."""
+    network, seconds = Network([Dense(1)], input_shape=(2,)), 1_700_000_001 + 60.0 * np.arange(50)
+    options: dict[str, Any] = {"loss": "absolute_error", "epochs": 1}
+    assert training.fit(network, (X, seconds), **options).notes == [
+        "Labels hold 1700000001, which float32 keeps as 1700000000; subtract a start from them and scale them, or set "
+        "dtype to float64."
+    ]
+    assert training.fit(network, (X, seconds), dtype="float64", **options).notes == []
+    assert training.fit(network, (X, seconds / 1e9), **options).notes == []
+
+
 @pytest.mark.parametrize("fill", [1e20, 9.97e36, math.inf, math.nan])
 @pytest.mark.parametrize("devices", [1, 3])
 def test_a_row_of_weight_0_is_as_if_it_held_nothing(fill: float, devices: int) -> None:
