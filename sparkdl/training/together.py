@@ -2,9 +2,12 @@
 
 A step of small networks is mostly overhead, which one program for the steps of several runs has once. On one core of an
 AMD EPYC, four networks of 0.4 thousand weights (batches of 32) take 0.27 of four single steps, of 25 thousand (batches
-of 128) 0.45, of 100 thousand 0.78, of 200 thousand 1.09. There the program is a loop over the runs, in which the
-gradient of a convolution would be slow; it takes 1.05 to 1.2 of a vmapped step, but its runs come to the weights of
-runs alone, bit for bit, save for sums that XLA fuses otherwise (batch normalization in some shapes, LAMB's norms).
+of 128) 0.45, of 100 thousand 0.78, of 200 thousand 1.09. The program is a loop over the runs, in which the gradient of
+a convolution would be slow; it takes 1.05 to 1.2 of a vmapped step, but its runs come to the weights of runs alone, bit
+for bit, save for sums that XLA fuses otherwise (batch normalization in some shapes, LAMB's norms).
+
+On accelerators every run trains alone: only a vmapped step would be faster there, but it takes as many times the memory
+as there are runs, and rounds otherwise.
 """
 
 from __future__ import annotations
@@ -81,7 +84,7 @@ def is_faster_together(network: Network, platform: str) -> bool:
     """Whether one step of several such networks takes less time than several steps."""
     weights = sum(leaf.size for leaf in jax.tree.leaves(network.abstract_weights()))
     # Weights that are used more than once a row are those of convolutions.
-    return platform != "cpu" or (weights <= SMALL and network.multiply_adds() <= weights)
+    return platform == "cpu" and weights <= SMALL and network.multiply_adds() <= weights
 
 
 def _can_join(plan: Training) -> bool:

@@ -15,7 +15,7 @@ from sparkdl.initializers import GlorotUniform
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Rescale, Tanh
 from sparkdl.network import named_arrays
 from sparkdl.optimizers import SGD, AdamW
-from sparkdl.training import Training, programs, step, together
+from sparkdl.training import Training, programs, together
 from sparkdl.training.batches import Rows, Shard
 from sparkdl.training.exchange import WORKERS
 from sparkdl.training.loop import Share, train
@@ -39,27 +39,26 @@ def mesh(sizes: tuple[int, ...]) -> Mesh:
     return Mesh(np.array(jax.devices()[: len(sizes)]), (WORKERS,))
 
 
-def assert_alike(results: list[Result], expected: list[Result], tolerance: float = 0.0) -> None:
-    """By default, bit for bit."""
+def assert_alike(results: list[Result], expected: list[Result]) -> None:
+    """Bit for bit."""
     for result, alone in zip(results, expected, strict=True):
         arrays, others = dict(named_arrays(result.weights)), dict(named_arrays(alone.weights))
         assert arrays.keys() == others.keys()
         for name, array in arrays.items():
-            np.testing.assert_allclose(array, others[name], rtol=0, atol=tolerance)
-        np.testing.assert_allclose([e.loss for e in result.history], [e.loss for e in alone.history], rtol=tolerance)
-        assert [e.metric for e in result.history] == pytest.approx([e.metric for e in alone.history], abs=tolerance)
+            np.testing.assert_array_equal(array, others[name])
+        np.testing.assert_array_equal([e.loss for e in result.history], [e.loss for e in alone.history])
+        assert [e.metric for e in result.history] == [e.metric for e in alone.history]
         held_out, expected_scores = (
             [np.float64(e.validation_loss or 0) for e in each.history] for each in (result, alone)
         )
-        np.testing.assert_allclose(held_out, expected_scores, rtol=tolerance)
+        np.testing.assert_array_equal(held_out, expected_scores)
         assert (result.stop_reason, result.notes) == (alone.stop_reason, alone.notes)
 
 
-@pytest.mark.parametrize(("sizes", "platform"), [((23,), "cpu"), ((12, 11), "cpu"), ((12, 11), "cuda")])
+@pytest.mark.parametrize("sizes", [(23,), (12, 11)])
 def test_runs_together_come_to_what_each_comes_to_alone(
-    sizes: tuple[int, ...], platform: str, monkeypatch: pytest.MonkeyPatch
+    sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bit for bit on a CPU; on a GPU in one batched step, whose sums round otherwise."""
     other_start = replace(
         NETWORK, layers=(Dense(5, bias=False, kernel_initializer=GlorotUniform()), *NETWORK.layers[1:])
     )
@@ -73,12 +72,8 @@ def test_runs_together_come_to_what_each_comes_to_alone(
     held_out = share((23,) + (0,) * (len(sizes) - 1))
     expected = [train(plan, share(sizes), held_out, mesh(sizes)) for plan in plans]
     monkeypatch.setattr(together, "train", None)  # nobody is trained alone
-    for_each = step._for_each
-    monkeypatch.setattr(step, "_for_each", lambda *given, **named: for_each(*given, **named | {"platform": platform}))
-    programs._made.cache_clear()
     results = together.train_all(plans, share(sizes), held_out, mesh(sizes))
-    programs._made.cache_clear()
-    assert_alike(results, expected, 0 if platform == "cpu" else 1e-4)
+    assert_alike(results, expected)
 
 
 def test_runs_of_another_shape_optimizer_or_length_train_too() -> None:
@@ -120,9 +115,10 @@ def test_runs_that_differ_in_settings_share_their_programs() -> None:
     assert programs._made.cache_info().currsize == 2  # a step and a score
 
 
-def test_convolutions_and_large_layers_are_not_joined_on_a_cpu() -> None:
+def test_only_small_dense_networks_are_joined_and_only_on_a_cpu() -> None:
+    """On accelerators a step of N networks would take N times the memory, whatever N a grid has."""
     conv = Network([Conv(2, (3, 3)), Flatten(), Dense(2)], input_shape=(6, 6, 1))
     assert together.is_faster_together(NETWORK, "cpu")
     assert not together.is_faster_together(conv, "cpu")
     assert not together.is_faster_together(Network([Dense(1000)], input_shape=(784,)), "cpu")
-    assert together.is_faster_together(conv, "cuda")
+    assert not together.is_faster_together(NETWORK, "cuda")
