@@ -44,7 +44,7 @@ $(VENV)/installed-%: $(VENV)/created setup.cfg setup.py
 	@echo "Installing sparkdl[$*] into $(VENV); the first time takes a minute or two."
 	@$(PIP) ".[$*]"
 	@$(RUN) -c "import sys; from sparkdl.spark.session import find_java; sys.exit(find_java() is None)" || { \
-		echo "Found no Java 17 or newer: installing one into $(VENV)."; \
+		echo "Found no Java that Spark runs on: installing one into $(VENV)."; \
 		$(PIP) ".[jre]"; \
 	}
 	@touch $@

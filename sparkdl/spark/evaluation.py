@@ -18,6 +18,7 @@ from sparkdl.spark.forward import Scoring
 from sparkdl.spark.heads import classes
 from sparkdl.spark.interpreter import complaint_in
 from sparkdl.spark.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
+from sparkdl.spark.old_spark import to_arrow
 from sparkdl.spark.remote import parallelism
 from sparkdl.spark.shipping import packed_classes
 
@@ -68,7 +69,7 @@ def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -
     )
     measures = measures_of(plan, network, loss)  # refuses options out of range before any job
     try:
-        parts = _parts(rows, plan).toArrow().to_pylist()
+        parts = to_arrow(_parts(rows, plan)).to_pylist()
     except Exception as error:
         if message := complaint_in(str(error)):
             raise RuntimeError(message) from None

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from sparkdl.spark.old_spark import OLD, refuse_connect
+
 if TYPE_CHECKING:
     from pyspark import Broadcast
 
@@ -22,8 +24,11 @@ CARRIED_BYTES = 100 << 20  # in a plan, of which Spark Connect takes 128 MiB
 
 
 def over_connect(session: SparkSession) -> bool:
-    """Whether the session is a client of Spark Connect."""
-    return type(session).__module__.startswith("pyspark.sql.connect.")
+    """Whether the session is a client of Spark Connect; ValueError if it is one of Spark 3.5."""
+    remote = type(session).__module__.startswith("pyspark.sql.connect.")
+    if remote and OLD:
+        refuse_connect()
+    return remote
 
 
 def identity(session: SparkSession) -> str:

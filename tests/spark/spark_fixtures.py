@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
@@ -15,8 +17,21 @@ from spark_cases import FROZEN, NETWORK, UNOPTIMIZED, Remains, table
 
 from sparkdl import DeepClassifier
 from sparkdl.spark import local_session
+from sparkdl.spark.old_spark import OLD, from_arrow, to_arrow
 from sparkdl.training.fork_server import WARDEN_NAME
 from sparkdl.training.worker import PROCESS_NAME
+
+if OLD:  # the tests are written for Spark 4
+    create = SparkSession.createDataFrame
+
+    def create_data_frame(session: SparkSession, data: Any, *arguments: Any, **named: Any) -> DataFrame:
+        """Take tables of Arrow, too."""
+        if isinstance(data, pa.Table):
+            return from_arrow(session, data)
+        return create(session, data, *arguments, **named)
+
+    SparkSession.createDataFrame = create_data_frame  # type: ignore[method-assign]
+    DataFrame.toArrow = to_arrow  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")

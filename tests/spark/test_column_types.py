@@ -65,7 +65,7 @@ def typed_rows() -> list[tuple[Any, ...]]:
 @pytest.fixture(scope="module")
 def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
     """The same rows in columns of every type, read from Parquet."""
-    schema = StructType.fromDDL(SCHEMA)
+    schema = spark.createDataFrame([], SCHEMA).schema
     for name in ("dense", "sparse", "d"):
         schema = schema.add(name, VectorUDT())
     path = str(tmp_path_factory.mktemp("typed") / "rows")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyspark
 import pytest
 from pyspark import SparkFiles
 from pyspark.errors import PythonException
@@ -18,7 +19,7 @@ from spark_cases import FEATURES, Array, a_model, arrays, centred, outputs, soft
 
 from sparkdl import DeepModel, DeepRegressionModel, Network, register_function
 from sparkdl.layers import Dense, Rescale
-from sparkdl.spark import remote
+from sparkdl.spark import remote, session
 
 SECONDS = 120  # for a stream of 24 rows, on a machine that is busy
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
@@ -186,6 +187,16 @@ def test_over_connect_a_stream_takes_no_more_than_its_plan_holds(monkeypatch: py
         patch.setattr(SparkFiles, "get", lambda name: "/nowhere")
         with pytest.raises(RuntimeError, match="missing in this session; over Spark Connect, a stream runs in one of"):
             remote._of_file("sparkdl-0")
+
+
+def test_connect_is_refused_with_spark_3_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "3.5.9")
+    for module in (remote, session):
+        monkeypatch.setattr(module, "OLD", True)
+    client: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    for tried in (lambda: remote.shared(client, b""), lambda: session.local_session(connect=True)):
+        with pytest.raises(ValueError, match=r"from Spark 4.0 on, received 3.5.9; use a classic"):
+            tried()
 
 
 @pytest.mark.parametrize("pipeline", [False, True])
