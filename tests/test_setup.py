@@ -177,6 +177,24 @@ def test_an_unfit_python_is_named(tmp_path: Path, flaw: str, message: str) -> No
     assert not (clone.folder / ".venv").exists()
 
 
+@needs_make
+@pytest.mark.parametrize(("chosen", "code"), [([], 0), (["3.5/3.11/new"], 1)])
+def test_the_matrix_names_the_pythons_that_are_missing(tmp_path: Path, chosen: list[str], code: int) -> None:
+    """Which fails it only where they were asked for."""
+    clone = Clone(tmp_path)
+    shutil.copytree(ROOT / ".ci", clone.folder / ".ci")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("bash", "cat", "dirname"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    command = [str(tools / "bash"), str(clone.folder / ".ci" / "test_matrix"), *chosen]
+    done = subprocess.run(command, capture_output=True, text=True, env={"PATH": str(tools)})
+    told = re.findall(r"JAX (\S+/(\S+)/\S+): not run, as there is no Python (\S+) ", done.stdout)
+    rows = re.findall(r"^rows=\((.*)\)", (ROOT / ".ci" / "test_matrix").read_text(), re.MULTILINE)[0].split()
+    assert told == [(row, *[row.split("/")[1]] * 2) for row in chosen or rows], done.stderr
+    assert done.returncode == code
+
+
 # Which Java is found
 
 
