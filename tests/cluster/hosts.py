@@ -14,6 +14,7 @@ from pathlib import Path
 
 NETWORK = "10.213.9"
 SWITCH = "switch"
+LOCAL, SMALL_DISK = "local", "256m"  # folder of Spark's local disk, which on the last host is a small one
 # Own name as Debian and Ubuntu write it, which no other host could reach; the last host's name resolves to nothing.
 NAMES = "127.0.0.1 localhost\n::1 localhost\n"
 OWN_NAME = "127.0.1.1 {}\n"
@@ -41,9 +42,20 @@ class Host:
         self._started: list[subprocess.Popen[str]] = []
 
     def start(
-        self, command: list[str], environment: dict[str, str], log: Path, stdin: int | None = subprocess.DEVNULL
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        log: Path,
+        stdin: int | None = subprocess.DEVNULL,
+        user: int | None = None,
+        folder: Path | None = None,
     ) -> subprocess.Popen[str]:
-        """A process on this host, which prints into a file; its standard input may be a pipe."""
+        """A process on this host, which prints into a file; its standard input may be a pipe.
+
+        It runs in the host's folder or another, as root or as another user.
+        """
+        if user is not None:
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
         with log.open("ab") as stream:
             started = subprocess.Popen(
                 [*inside(self.namespace), "unshare", "--uts", "sh", "-c", RUN, "sh", self.name, *command],
@@ -51,7 +63,7 @@ class Host:
                 stdout=stream,
                 stderr=stream,
                 env=environment,
-                cwd=self.folder,
+                cwd=folder or self.folder,
                 text=True,
                 start_new_session=True,
             )
@@ -190,6 +202,9 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
             for device in ("lo", "eth0"):
                 run(*there, "link", "set", device, "up")
             run(*switch, "link", "set", port, "master", "bridge", "up")
+        small = hosts[-1].folder / LOCAL
+        small.mkdir()
+        run("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", str(small))
         yield hosts
     finally:
         for host, own in zip(hosts, settings, strict=True):
@@ -197,5 +212,9 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
                 host.end()
                 run("ip", "netns", "delete", host.namespace)
             shutil.rmtree(own, ignore_errors=True)
-        with contextlib.suppress(RuntimeError):
-            run("ip", "netns", "delete", f"{owner}-{SWITCH}")
+        for command in (
+            ["ip", "netns", "delete", f"{owner}-{SWITCH}"],
+            ["umount", "--lazy", str(hosts[-1].folder / LOCAL)],
+        ):
+            with contextlib.suppress(RuntimeError):
+                run(*command)

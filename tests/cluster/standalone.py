@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from hosts import Host
+from hosts import LOCAL, Host
 
 from sparkdl.spark.session import find_java
 
@@ -36,25 +36,24 @@ SETTINGS = {
 }
 
 
-def environment(host: Host, **more: str) -> dict[str, str]:
-    """Of Spark's processes on a host."""
+def environment(host: Host, user: int | None = None, **more: str) -> dict[str, str]:
+    """Of Spark's processes on a host, which are root's or another user's."""
     java = find_java()
     assert java is not None
     own = {
         "JAVA_HOME": java,
         "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": str(REPOSITORY),
         "SPARK_DAEMON_MEMORY": "192m",
         "SPARK_HOME": str(SPARK),
-        "SPARK_LOCAL_DIRS": str(host.folder / "local"),
         "SPARK_LOCAL_IP": host.address,
-        "TMPDIR": str(host.folder / "tmp"),
     }
+    for name, folder in (("SPARK_LOCAL_DIRS", LOCAL), ("SPARK_WORKER_DIR", "work"), ("TMPDIR", "tmp")):
+        own[name] = str(host.folder / (folder if user is None else f"{folder}-{user}"))
+        os.makedirs(own[name], exist_ok=True)
+        if user is not None:
+            os.chown(own[name], user, user)
+
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    for folder in ("local", "tmp"):
-        (host.folder / folder).mkdir(exist_ok=True)
     return kept | own | more
 
 
@@ -78,14 +77,14 @@ class Standalone:
     workers : list of Host
     """
 
-    def __init__(self, hosts: list[Host], cores: int = 1) -> None:
+    def __init__(self, hosts: list[Host], user: int | None = None) -> None:
         self.driver_host, *self.workers = hosts
-        self.master = f"spark://{self.driver_host.address}:{PORT}"
-        self._cores = cores
+        self._user, self._port = user, PORT if user is None else PORT + 1
+        self.master = f"spark://{self.driver_host.address}:{self._port}"
         self._numbers = itertools.count()
 
     def __enter__(self) -> Standalone:
-        self._start(self.driver_host, "master", "Master", "--host", self.driver_host.address, "--port", str(PORT))
+        self._start(self.driver_host, "master", "Master", "--host", self.driver_host.address, "--port", str(self._port))
         self._await(self.driver_host, "master", "I have been elected leader")
         for host in self.workers:
             self.start_worker(host)
@@ -98,15 +97,30 @@ class Standalone:
 
     def start_worker(self, host: Host, **environment: str) -> None:
         """Spark's worker of a host."""
-        arguments = ["--host", host.address, "--cores", str(self._cores), "--memory", "1g", self.master]
+        arguments = ["--host", host.address, "--cores", "1", "--memory", "1g", self.master]
         self._start(host, "worker", "Worker", *arguments, **environment)
+
+    def restart_worker(self, host: Host, **environment: str) -> None:
+        """Spark's worker of a host anew, with other variables."""
+        self._log(host, "worker").unlink()
+        host.kill("org.apache.spark.deploy.worker.Worker")
+        host.kill("CoarseGrainedExecutorBackend")
+        self.start_worker(host, **environment)
+        self._await(host, "worker", "Successfully registered with master")
+
+    def environment(self, host: Host, **more: str) -> dict[str, str]:
+        """Of this cluster's processes on a host."""
+        return environment(host, self._user, **more)
 
     def _start(self, host: Host, log: str, kind: str, *arguments: str, **more: str) -> None:
         command = [CLASS, f"org.apache.spark.deploy.{log}.{kind}", *arguments, "--webui-port", "0"]
-        host.start(command, environment(host, **more), host.folder / f"{log}.log")
+        host.start(command, self.environment(host, **more), self._log(host, log), user=self._user)
+
+    def _log(self, host: Host, name: str) -> Path:
+        return host.folder / f"{name}{'' if self._user is None else f'-{self._user}'}.log"
 
     def _await(self, host: Host, log: str, words: str) -> None:
-        path = host.folder / f"{log}.log"
+        path = self._log(host, log)
         wait_until(lambda: path.exists() and words in path.read_text(), READY_SECONDS, lambda: path.read_text()[-3000:])
 
     @contextlib.contextmanager
@@ -123,7 +137,8 @@ class Standalone:
         server = ["org.apache.spark.deploy.SparkSubmit", "--master", self.master, *options]
         server += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
         log = host.folder / "connect.log"
-        process = host.start([CLASS, *server], environment(host), log)
+        own = environment(host, PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(REPOSITORY))
+        process = host.start([CLASS, *server], own, log)
         try:
             wait_until(lambda: (host.address, port) in host.listening("java"), READY_SECONDS, log.read_text)
             yield host.address
@@ -156,7 +171,8 @@ class Driver:
         self.log = host.folder / f"{name}.log"
         self._results = host.folder / f"{name}.json"
         command = [sys.executable, str(Path(__file__).with_name("driver.py")), json.dumps(settings), str(self._results)]
-        self.process = host.start(command, environment(host), self.log, subprocess.PIPE)
+        own = environment(host, PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(REPOSITORY))
+        self.process = host.start(command, own, self.log, subprocess.PIPE)
         self._numbers = itertools.count()
 
     def start(self, job: str, **arguments: Any) -> str:

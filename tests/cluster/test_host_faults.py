@@ -14,13 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from hosts import Host
+from hosts import LOCAL, Host
 from standalone import Driver, Standalone, wait_until
 
 LONG = {"numWorkers": 2, "maxIter": 1000, "checkpointInterval": 25}
 NOTICE_SECONDS = 15 + 5  # 5 for Spark to hear of it, and for this machine to be busy
 RECOVERY_SECONDS = 240.0
 QUOTAS = Path("/sys/fs/cgroup/cpu")
+FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +159,35 @@ def test_a_slow_host_is_waited_for(patient: Driver, cluster: Standalone, undistu
     assert not told["resumed"]
 
 
-def test_a_full_disk_is_one_sentence_with_its_host(patient: Driver, cluster: Standalone, tmp_path: Path) -> None:
-    """Of a host whose executors write to a disk of 1 MB."""
-    pytest.skip("not written yet")
+def test_a_full_disk_is_one_sentence_with_its_host(patient: Driver, cluster: Standalone, undisturbed: str) -> None:
+    full = cluster.workers[-1]
+    assert patient.run("await_slots", slots=3, within=100) == 3
+    filling = full.folder / LOCAL / "filling"
+    try:
+        with pytest.raises(OSError, match="No space left"), filling.open("wb", buffering=0) as stream:
+            while True:
+                stream.write(bytes(1 << 20))
+        told = patient.outcome(patient.start("fit", numWorkers=3, maxIter=3), RECOVERY_SECONDS)
+    finally:
+        filling.unlink()
+    assert told["error"] == "RuntimeError"
+    assert full.address in told["message"]
+    assert "free or add disk there" in told["message"]
+    assert "\n\tat " not in told["message"]
+
+
+@pytest.mark.skipif(not FAKETIME, reason="Debian's libfaketime is not installed")
+def test_a_host_whose_clock_is_an_hour_ahead_changes_nothing(
+    patient: Driver, cluster: Standalone, laptop: Driver, undisturbed: str
+) -> None:
+    ahead = cluster.workers[1]
+    cluster.restart_worker(ahead, LD_PRELOAD=str(FAKETIME[0]), FAKETIME="+1h", FAKETIME_DONT_FAKE_MONOTONIC="1")
+    try:
+        assert patient.run("await_slots", slots=3, within=100) == 3
+        clocks = patient.run("clocks")
+        told = patient.run("fit", seconds=RECOVERY_SECONDS, numWorkers=3, maxIter=3, collectTrainingStats=True)
+    finally:
+        cluster.restart_worker(ahead)
+    assert max(clocks.values()) - min(clocks.values()) > 3500
+    assert told["weights"] == laptop.run("fit", numWorkers=3, maxIter=3)["weights"]
+    assert told["span"] < 600  # of all workers' events, on the first one's clock
