@@ -19,6 +19,7 @@ from sparkdl.training.fork_server import Forked, fork_worker
 from sparkdl.training.worker import HEARTBEAT_SECONDS, Job, job_line
 
 SILENCE_SECONDS = 30 * HEARTBEAT_SECONDS  # a worker that says nothing for so long has been stopped or has hung
+STUCK, STUCK_SECONDS = "SPARKDL_STUCK_SECONDS", 1800.0  # without a step done or a phase begun: compiling takes minutes
 LOG_LINES, LOG_BYTES = 20, 1 << 14  # of a failed worker's last words
 
 
@@ -90,7 +91,7 @@ class Child:
         Raises
         ------
         WorkerError
-            The process failed, died, or said nothing for `SILENCE_SECONDS`.
+            The process failed, died, said nothing for `SILENCE_SECONDS`, or got on with nothing for `STUCK_SECONDS`.
         """
         assert self._process.stdin is not None
         try:
@@ -114,6 +115,13 @@ class Child:
                 if event["type"] != "ValueError":  # which tells the user all there is to know
                     message = self._with_last_words(message)
                 raise WorkerError(message, event["type"], _is_secondary(event))
+            if event.get("idle", 0.0) > (most := _stuck_seconds()):
+                message = (
+                    f"its process {self.pid} lives, but has got on with nothing for {most:g} s and was ended; look for "
+                    f"what waits without end, or set the environment variable {STUCK} to more seconds where a step, or "
+                    "compiling it, takes longer."
+                )
+                raise WorkerError(self._with_last_words(message))
             if event["event"] == "given up":
                 raise WorkerError("it was ended because another worker failed.", secondary=True)
             if event["event"] == "done":
@@ -178,6 +186,14 @@ def _started(directory: str, log: IO[bytes], environment: dict[str, str]) -> sub
         # Spark's daemon hangs up on its process group when an executor dies, which would forestall cleaning up.
         start_new_session=True,
     )
+
+
+def _stuck_seconds() -> float:
+    text = os.environ.get(STUCK, "")
+    try:
+        return float(text or STUCK_SECONDS)
+    except ValueError:
+        raise WorkerError(f"{STUCK} must be a number of seconds, received {text!r}; mend it.", "ValueError") from None
 
 
 def _is_secondary(event: dict[str, Any]) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from sparkdl.training.pulse import beat
+
 Report = Callable[[dict[str, Any]], None]
 REPORT_SECONDS = 0.2  # between two reports of progress
 
@@ -103,6 +105,7 @@ class Meter:
 
     def _read(self) -> list[tuple[int, float]]:
         totals = np.asarray(self._pending.popleft().addressable_data(0), np.float64)
+        beat()
         self.sums[: len(totals)] += totals
         # An exchange that holds its totals back gives zeros; NaN is no weight that one could miss.
         return [] if totals[2] == 0 else [(self._step - len(self._pending), float(totals[0] / totals[2]))]

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from sparkdl.training.pulse import beat
+
 COMPUTED, EXCHANGED, ENDED = range(3)  # moments of a step, as its program stamps them
 SAMPLES = 1000  # of steps in a run, at most
 EARLY = 100  # steps of which one in 10 is looked at, for the sake of short runs
@@ -78,9 +80,11 @@ class Recorder:
     def span(self, phase: str, **facts: Any) -> Iterator[dict[str, Any]]:
         """Note the time that the block takes; it may add to the event's facts."""
         start = self.now()
+        beat()
         try:
             yield facts
         finally:
+            beat()
             self.add(phase, start, self.now() - start, **facts)
 
     def placed(self, epoch: int, step: int, asked: float) -> None:

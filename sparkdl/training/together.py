@@ -36,6 +36,7 @@ from sparkdl.training.loop import train
 from sparkdl.training.meter import Report
 from sparkdl.training.options import Training
 from sparkdl.training.programs import Program, initialization
+from sparkdl.training.pulse import beat
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Share
 from sparkdl.training.step import Settings, abstract_rows, initial_state, replicate
@@ -115,8 +116,10 @@ class _Together:
     def results(self, initial: Sequence[Weights | None]) -> list[Result | None]:
         """Those of the runs, None for one that diverged."""
         started = time.perf_counter()
+        beat()
         with kept_by_every_process():
             self._compile(initial)
+        beat()
         if self.mesh.size > 1:
             meet(self.mesh)
         compiling = time.perf_counter() - started
@@ -224,6 +227,7 @@ class _Sums:
 
     def _read(self) -> None:
         totals = np.asarray(self._pending.popleft().addressable_data(0), np.float64)
+        beat()
         self.sums[:, : totals.shape[1]] += totals
         self.finite &= np.isfinite(totals[:, 0])
 

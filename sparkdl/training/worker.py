@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from sparkdl.places import place_of
+from sparkdl.training import pulse
 
 HEARTBEAT_SECONDS = 2.0
 PROCESS_NAME = "sparkdl-worker"
@@ -152,6 +153,7 @@ def main(directory: str) -> None:
         if not line:
             _end(directory)
         threading.Thread(target=_end_with_parent, args=(directory,), daemon=True).start()
+        pulse.beat()
         run(Job(**json.loads(line)), events)
     except BaseException as error:
         traceback.print_exc()
@@ -175,7 +177,7 @@ def _kind(error: BaseException) -> str:
 
 def _beat(events: Events) -> None:
     while True:
-        events.send("alive")
+        events.send("alive", idle=pulse.idle())
         time.sleep(HEARTBEAT_SECONDS)
 
 

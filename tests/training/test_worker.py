@@ -24,7 +24,7 @@ from jax.sharding import Mesh
 from sparkdl import Network
 from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
 from sparkdl.network import named_arrays
-from sparkdl.training import Training, child
+from sparkdl.training import Training, child, fit, meter, pulse, recorder
 from sparkdl.training.batches import Rows, ShardWriter, open_shard
 from sparkdl.training.child import Child, WorkerError
 from sparkdl.training.exchange import WORKERS
@@ -223,6 +223,39 @@ def test_a_stopped_worker_is_noticed_by_its_silence(tmp_path: Path, monkeypatch:
         (error,), _ = run_all(made, stop)
     assert isinstance(error, WorkerError)
     assert f"its process {stopped[0]} gave no sign of life for 1 s and was ended" in str(error)
+
+
+def test_a_worker_that_lives_but_gets_on_with_nothing_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread waits for the other end of a pipe, its heart beats on."""
+    monkeypatch.setenv("SPARKDL_STUCK_SECONDS", "0.5")
+    with jobs(tmp_path, SHORT, (8,), (0,)) as made:
+        os.mkfifo(Path(made[0].directory, INITIAL.format(0)))
+        (error,), _ = run_all(made)
+    assert isinstance(error, WorkerError) and (error.type, error.secondary) == ("", False)
+    assert "lives, but has got on with nothing for 0.5 s and was ended; look for what waits" in str(error)
+
+
+def test_every_step_and_phase_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    beats = {name: 0 for name in ("meter", "recorder")}
+
+    def counting(name: str) -> Callable[[], None]:
+        return lambda: beats.update({name: beats[name] + 1})
+
+    for module in (meter, recorder):
+        name = module.__name__.rpartition(".")[2]
+        monkeypatch.setattr(module, "beat", counting(name))
+    rows = np.ones((8, 4)), np.arange(8) % 2
+    fit(NETWORK, rows, validation=rows, batch_size=4, epochs=3)
+    assert beats["meter"] == 3 * (2 + 2)
+    assert beats["recorder"] == 2 * (2 + 3)  # two compiles, and a validation an epoch
+    monkeypatch.setattr(pulse, "_last", None)
+    assert pulse.idle() == 0.0  # before there is a job
+    monkeypatch.setattr(pulse, "_last", time.monotonic() - 100)
+    assert pulse.idle() >= 100
+    pulse.beat()
+    assert pulse.idle() < 100
 
 
 PARENT = """
