@@ -114,12 +114,13 @@ def driver_address(session: SparkSession) -> tuple[str, str]:
     if not over_connect(session):
         return host, bind
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((session.client.host, 1))  # sends nothing, but finds the way
+        family, kind, _, _, server = socket.getaddrinfo(session.client.host.strip("[]"), 1, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(server)  # sends nothing, but finds the way
             own = probe.getsockname()[0]
     except OSError:
         return host, bind
-    return (host, bind) if own.startswith("127.") else (own, own)
+    return (host, bind) if own.startswith("127.") or own == "::1" else (own, own)
 
 
 def local_slots(master: str, cpus: int) -> int | None:

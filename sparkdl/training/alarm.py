@@ -107,13 +107,15 @@ class Alarm:
             Rank 0 cannot be reached.
         """
         self._rank = rank
-        if rank == 0:
+        if rank == 0 and workers > 1:
             self._door.open(lambda peer: self._admit(peer, ring))
             self._absent = threading.Timer(ADMIT_SECONDS, self._miss, (workers, ring))
             self._absent.daemon = True
             self._absent.start()
             return
         self._door.close()
+        if rank == 0:
+            return
         where = f"worker 0's alarm at {center['host']}:{center['port']}"
         try:
             peer = connect(center, CONNECT_SECONDS)

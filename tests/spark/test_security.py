@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ from pyspark.sql import DataFrame
 from spark_cases import NETWORK
 
 from sparkdl import DeepClassifier
-from sparkdl.spark import security
+from sparkdl.spark import remote, security
 from sparkdl.spark.security import REQUIRED, check_encryption
 
 SESSION: Any = SimpleNamespace()
@@ -66,3 +67,32 @@ def test_a_fit_is_refused_before_its_job(rows: DataFrame, settings: dict[str, st
     settings[REQUIRED] = "true"
     with pytest.raises(ValueError, match=f"{REQUIRED} is true"):
         DeepClassifier(network=NETWORK, maxIter=1, numWorkers=2).fit(rows)
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1", "::1", "[::1]", "no such host"])
+def test_over_connect_a_server_here_or_nowhere_has_workers_call_the_driver(
+    monkeypatch: pytest.MonkeyPatch, server: str
+) -> None:
+    monkeypatch.setattr(remote, "over_connect", lambda session: True)
+    monkeypatch.setattr(remote, "setting", lambda session, key, default: key)
+    session: Any = SimpleNamespace(client=SimpleNamespace(host=server))
+    assert remote.driver_address(session) == ("spark.driver.host", "spark.driver.bindAddress")
+
+
+def test_over_connect_workers_call_the_address_from_which_the_server_is_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Probe(socket.socket):
+        """Sets out from an address for examples."""
+
+        def connect(self, server: Any) -> None:
+            assert (self.family, server[:2]) == (socket.AF_INET6, ("2001:db8::7", 1))
+
+        def getsockname(self) -> Any:
+            return "2001:db8::5", 40000, 0, 0
+
+    monkeypatch.setattr(remote, "over_connect", lambda session: True)
+    monkeypatch.setattr(remote, "setting", lambda session, key, default: key)
+    monkeypatch.setattr(remote.socket, "socket", Probe)
+    session: Any = SimpleNamespace(client=SimpleNamespace(host="[2001:db8::7]"))
+    assert remote.driver_address(session) == ("2001:db8::5", "2001:db8::5")

@@ -137,6 +137,14 @@ def test_an_ipv6_address_may_have_brackets(listen: Callable[[str], Any], host: s
     listening.close() if isinstance(listening, Door) else listening.__exit__(None, None, None)
 
 
+@pytest.mark.parametrize("rank, workers", [(0, 1), (1, 2)])
+def test_no_alarm_listens_that_nobody_will_call(alarm: dict[str, Any], rank: int, workers: int) -> None:
+    with Alarm(HERE) as other:
+        other.watch(rank, workers, alarm, lambda: None)
+        with pytest.raises(ConnectionRefusedError):
+            knock(other.address)
+
+
 @pytest.mark.parametrize("other", ["127.0.0.2", "::1"])
 def test_only_the_address_that_is_asked_for_is_open(other: str) -> None:
     door = Door(HERE)
