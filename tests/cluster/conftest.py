@@ -33,9 +33,9 @@ def cluster(hosts: list[Host]) -> Iterator[Standalone]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def driver(cluster: Standalone) -> Iterator[Driver]:
-    """An application that has all slots."""
+    """An application that has all slots, so that no other one runs until its tests are over."""
     with cluster.driver() as made:
         yield made
 

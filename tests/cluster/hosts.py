@@ -167,6 +167,7 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
     root : Path
         Folder for their disks.
     """
+    _sweep()
     owner = f"sparkdl-{os.getpid()}"
     hosts = [Host(each, owner, root) for each in range(number)]
     settings = [Path("/etc/netns") / host.namespace for host in hosts]
@@ -218,3 +219,15 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
         ):
             with contextlib.suppress(RuntimeError):
                 run(*command)
+
+
+def _sweep() -> None:
+    """Remove what runs that were killed have left."""
+    for namespace in run("ip", "netns", "list").split():
+        owner = re.fullmatch(r"sparkdl-(\d+)-(host\d+|switch)", namespace)
+        if owner and not os.path.exists(f"/proc/{owner[1]}"):
+            for pid in run("ip", "netns", "pids", namespace).split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+            run("ip", "netns", "delete", namespace)
+            shutil.rmtree(Path("/etc/netns") / namespace, ignore_errors=True)
