@@ -104,14 +104,18 @@ class Host:
         return struck
 
     def listening(self, *names: str) -> list[tuple[str, int]]:
-        """Addresses and TCP ports at which processes listen whose name begins with one of these."""
+        """Addresses and TCP ports at which processes listen whose name begins with one of these.
+
+        Those of the loopback, as of the daemons of Spark's Python workers, do not count.
+        """
         found = []
         for line in run(
             *inside(self.namespace), "ss", "--listening", "--tcp", "--numeric", "--processes", "--no-header"
         ).splitlines():
             address, port = line.split()[3].rsplit(":", 1)
-            if re.search(rf'"({"|".join(names)})', line):
-                found.append((address.strip("[]"), int(port)))
+            address = address.strip("[]").removeprefix("::ffff:")
+            if re.search(rf'"({"|".join(names)})', line) and not address.startswith("127."):
+                found.append((address, int(port)))
         return found
 
     def kill(self, command: str, number: int = signal.SIGKILL) -> list[int]:

@@ -137,8 +137,8 @@ class Standalone:
         server = ["org.apache.spark.deploy.SparkSubmit", "--master", self.master, *options]
         server += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
         log = host.folder / "connect.log"
-        own = environment(host, PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(REPOSITORY))
-        process = host.start([CLASS, *server], own, log)
+        own = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY), "SPARK_DAEMON_MEMORY": "700m"}
+        process = host.start([CLASS, *server], environment(host) | own, log)
         try:
             wait_until(lambda: (host.address, port) in host.listening("java"), READY_SECONDS, log.read_text)
             yield host.address
