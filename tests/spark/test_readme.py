@@ -48,9 +48,9 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert "2 workers took" in "".join(long_run)
     assert (tmp_path / "timeline.html").exists()
     assert any("r2" in line for line in evaluated)
-    assert evaluated[-3].count("|") == 3  # of a row of two columns
+    assert [line for line in evaluated if "|" in line][-1].count("|") == 3  # of a row of two columns
     assert queried[-1] == "260"
-    assert own[-3].count("|") == 3
+    assert [line for line in own if "|" in line][-1].count("|") == 3
     assert float(alone[0]) > 0.9
     assert namespace["scores"].shape == (256, 2)
 
