@@ -20,6 +20,7 @@ from sparkdl.network import named_arrays, nested_weights
 from sparkdl.spark import progress
 from sparkdl.spark.forward import packed
 from sparkdl.spark.interpreter import check_interpreter, complaint_in
+from sparkdl.spark.local_disk import full_disk_in
 from sparkdl.spark.old_spark import to_arrow
 from sparkdl.spark.preparation import Prepared
 from sparkdl.spark.remote import driver_address, local_slots, registered_slots, release, setting, shared
@@ -171,8 +172,8 @@ def fit(
             records, data = _collected(results)
         except Exception as error:
             text = str(error)
-            found = failure_in(text) or _shortage_in(text, workers) or complaint_in(text) or excess_in(text)
-            message = shortage() or found
+            complaints = failure_in, partial(_shortage_in, workers=workers), complaint_in, excess_in, full_disk_in
+            message = shortage() or next(filter(None, (complaint(text) for complaint in complaints)), None)
             if message is None:
                 raise
             raise RuntimeError(message) from None

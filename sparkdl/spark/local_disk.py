@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
+
+LEAST_FREE = 16 << 20  # bytes that a task takes besides its rows, and Spark for what it returns
 
 
 def local_directory() -> str | None:
     """A folder of Spark's on this machine's disk; None where Spark does not say which."""
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     return first if os.path.isdir(first) else None
+
+
+def check_free(directory: str) -> None:
+    """OSError if the disk of this folder is as good as full, which Spark would say only once a fit is over."""
+    free = shutil.disk_usage(directory).free
+    if free < LEAST_FREE:
+        raise OSError(errno.ENOSPC, f"{free / (1 << 20):.1f} MiB are left there")
+
+
+def full_disk_in(text: str) -> str | None:
+    """A sentence, if an exception's text is that of Spark's having found its local disk full; None for all else."""
+    if "No space left on device" not in text:
+        return None
+    found = re.search(r"\(([^\s()]+) executor [^()]*\): [\w.]*IOException: No space left on device", text)
+    where = f" of {found[1]}" if found else " of one of its machines"
+    return f"Spark cannot write to the local disk{where}: no space is left; free or add disk there."
 
 
 def programs_directory() -> str | None:

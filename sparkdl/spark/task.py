@@ -24,7 +24,7 @@ from sparkdl.classes import CLASSES
 from sparkdl.spark.collector import spare_modules
 from sparkdl.spark.environment import worker_environment
 from sparkdl.spark.intake import read_rows
-from sparkdl.spark.local_disk import local_directory
+from sparkdl.spark.local_disk import check_free, local_directory
 from sparkdl.spark.progress import Sender
 from sparkdl.spark.task_plan import TaskPlan
 from sparkdl.training.addresses import own_address, reserve_port, split_host
@@ -127,6 +127,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
 def _new_directory(worker: str) -> Path:
     parent = local_directory()
     try:
+        check_free(parent or tempfile.gettempdir())
         return Path(tempfile.mkdtemp(prefix="sparkdl-", dir=parent))
     except OSError as error:
         raise TaskFailure(

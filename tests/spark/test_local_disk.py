@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from sparkdl.spark.local_disk import programs_directory
+from sparkdl.spark.local_disk import check_free, full_disk_in, programs_directory
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +46,30 @@ def test_without_a_folder_of_its_own_none_is_used(disk: Path, monkeypatch: pytes
     monkeypatch.undo()
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(disk / "nowhere"))
     assert programs_directory() is None
+
+
+@pytest.mark.parametrize(("free", "refused"), [(1 << 20, True), (1 << 30, False)])
+def test_a_disk_that_is_as_good_as_full_is_refused(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, free: int, refused: bool
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=free))
+    with pytest.raises(OSError, match="1.0 MiB are left there") if refused else nullcontext():
+        check_free(str(disk))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Job aborted due to stage failure: division by zero", None),
+        (
+            "Lost task 0.3 in stage 1.0 (TID 6) (10.0.0.5 executor 2): java.io.IOException: No space left on device\n",
+            "Spark cannot write to the local disk of 10.0.0.5: no space is left; free or add disk there.",
+        ),
+        (
+            "barrier task ShuffleMapTask(5, 2) finished unsuccessfully.\njava.io.IOException: No space left on device",
+            "Spark cannot write to the local disk of one of its machines: no space is left; free or add disk there.",
+        ),
+    ],
+)
+def test_spark_s_own_word_of_a_full_disk_becomes_a_sentence(text: str, sentence: str | None) -> None:
+    assert full_disk_in(text) == sentence
