@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -41,12 +42,23 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([SYSTEM, "-m", "venv", "--without-pip", str(folder / "environment")], check=True, timeout=60)
     own = [f"{name}=={_version(name)}" for name in PACKAGES]
     into = [*pip, "--python", str(folder / "environment" / "bin" / "python")]
-    subprocess.run([*into, "install", *own], check=True, timeout=600)
-    subprocess.run([*into, "install", "--no-deps", str(wheel)], check=True, timeout=300)
-    archive = folder / "environment.tar"
-    subprocess.run(
-        ["tar", "--create", "--file", str(archive), "--directory", str(folder / "environment"), "."], check=True
-    )
+    for wanted in (own, ["--no-deps", str(wheel)]):
+        plain = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # what is there is not here
+        subprocess.run([*into, "install", *wanted], check=True, timeout=600, env=plain)
+    archive = folder / "environment.tar.gz"
+    content = [entry.name for entry in (folder / "environment").iterdir()]  # Spark refuses an entry for "."
+    command = [
+        "tar",
+        "--create",
+        "--use-compress-program",
+        "gzip -1",
+        "--file",
+        str(archive),
+        "--directory",
+        str(folder / "environment"),
+        *content,
+    ]
+    subprocess.run(command, check=True, timeout=300)
     return archive
 
 
@@ -56,11 +68,18 @@ def _version(name: str) -> str:
     return version(name)
 
 
+def let_in(folder: Path) -> None:
+    """Let everybody reach what is in a folder."""
+    for each in (folder, *folder.parents):
+        mode = each.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            each.chmod(mode | stat.S_IROTH | stat.S_IXOTH)
+
+
 @pytest.fixture(scope="module")
 def bare(hosts: list[Host], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A cluster whose processes are nobody's, on two of the hosts, with a system's Python that lacks the package."""
-    for parent in hosts[0].folder.parents[:3]:
-        parent.chmod(0o755)
+    let_in(hosts[0].folder)
     with Standalone(hosts[:3], user=NOBODY) as made:
         yield made
 
@@ -69,19 +88,18 @@ def test_a_submitted_program_trains_on_hosts_that_lack_the_package(
     bare: Standalone, packed: Path, tmp_path: Path
 ) -> None:
     here = bare.driver_host
-    for folder in tmp_path.parents[:3]:
-        folder.chmod(0o755)
+    let_in(tmp_path)
     tmp_path.chmod(0o777)
     script = tmp_path / "submitted.py"
     shutil.copy(Path(__file__).with_name("submitted.py"), script)
-    shutil.copy(packed, tmp_path / "environment.tar")
+    shutil.copy(packed, tmp_path / "environment.tar.gz")
     subprocess.run(["mkdir", str(tmp_path / "unpacked")], check=True)
     subprocess.run(["tar", "--extract", "--file", str(packed), "--directory", str(tmp_path / "unpacked")], check=True)
     told = tmp_path / "told.json"
     settings = {name: value for name, value in SETTINGS.items() if not name.startswith("spark.executorEnv")} | {
         "spark.driver.host": here.address,
         "spark.driver.bindAddress": here.address,
-        "spark.archives": f"{tmp_path / 'environment.tar'}#environment",
+        "spark.archives": f"{tmp_path / 'environment.tar.gz'}#environment",
         "spark.pyspark.python": "./environment/bin/python",
         "spark.pyspark.driver.python": str(tmp_path / "unpacked" / "bin" / "python"),
         "spark.sparkdl.ports": "43000-43020",
