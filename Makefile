@@ -8,7 +8,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-matrix lint notebooks benchmarks clean
+.PHONY: help quickstart test test-all test-slow test-matrix lint notebooks benchmarks clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -16,8 +16,15 @@ help:  ## list these targets
 quickstart: $(VENV)/installed-plot  ## train a network on the packaged images, on this machine
 	$(RUN) -m sparkdl.quickstart
 
-test: $(VENV)/installed-test  ## run the whole suite
-	$(RUN) -m pytest --numprocesses 3
+test: $(VENV)/installed-test  ## run the tests that take a few minutes
+	$(RUN) -m pytest --numprocesses 3 -m "not slow"
+
+test-all: test test-slow notebooks  ## run every test and notebook, and some tests with the oldest pyspark
+	.ci/test_matrix --quick 3.5
+
+test-slow: $(VENV)/installed-test  ## run what test leaves out: faults, mutations, benchmarks, several hosts
+	$(RUN) -m pytest --numprocesses 3 -m slow --ignore tests/cluster
+	$(RUN) -m pytest tests/cluster
 
 test-matrix:  ## run the tests of Spark with every pyspark that is supported
 	.ci/test_matrix

@@ -26,6 +26,29 @@ ALONE = (
 )
 
 
+# What `make test` leaves to `make test-all`: faults, clusters, mutations, and what takes most of its time to start.
+SLOW = (
+    "tests/benchmarks/",
+    "tests/cluster/",
+    "tests/faults/",
+    "tests/fuzz/",
+    "tests/spark/test_citizen.py",
+    "tests/spark/test_everywhere.py",
+    "tests/spark/test_readme.py",
+    "tests/spark/test_sent_frames.py",
+    "tests/training/test_memory.py",
+    "tests/training/test_object_store.py",
+    "tests/test_benchmarks.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow ones."""
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Files go to whichever process is free, but those that use a Spark session to one of two, which have one."""
