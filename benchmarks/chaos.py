@@ -1,6 +1,6 @@
 """Kills processes of fits at random moments and counts what comes of it: every fit should complete, bit for bit.
 
-    python benchmarks/chaos.py [--kills N] [--seed S] [--executors] [--quick] [--json FILE]
+    python benchmarks/chaos.py [--kills N] [--seed S] [--executors | --cluster] [--quick] [--json FILE]
 
 In each round, two workers train on local[3] with checkpoints, and one process is ended by SIGKILL: a worker's child
 process or the Python worker that Spark started for it, or, with --executors, an executor's JVM on
@@ -8,6 +8,10 @@ local-cluster[2,1,1024]. The moment is uniform over the time that an undisturbed
 lives then, another is drawn; a fit that ends before it is struck does not count. Figures: `kills`, `completed` (fits
 that gave a model), `identical` (to the undisturbed fit in every bit), `resumed` (from a checkpoint), `orphans` and
 `files_left` (processes and folders of workers, and unfinished checkpoints, that were there 10 seconds after a fit).
+
+With --cluster fits train on hosts that are really apart (network namespaces, as root), and what befalls them is drawn
+from `KINDS` of contestants/cluster_chaos.py: a killed training process or executor, a host or the driver cut off for 20
+seconds, or a host for good. Figures: `strikes`, `completed`, `identical`, and `slowest_s`, the longest that a fit took.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from contestants import cluster_chaos
 from pyspark.sql import DataFrame, SparkSession
 from reporting import arguments, write
 
@@ -209,9 +214,14 @@ def main() -> None:
     parser.add_argument("--kills", type=int, metavar="N", help="how many (50, and 3 with --quick)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of moments and victims")
     parser.add_argument("--executors", action="store_true", help="kill executors too, on a cluster of two")
+    parser.add_argument("--cluster", action="store_true", help="strike hosts that are really apart; takes root")
     options = parser.parse_args()
     kills = options.kills or (3 if options.quick else 50)
     warnings.filterwarnings("ignore", ".*were left out, as writing was slower than training")
+    if options.cluster:
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            show(cluster_chaos.run(kills, random.Random(options.seed), Path(folder)), options.json)
+        return
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         os.environ["SPARK_LOCAL_DIRS"] = folder
         settings: dict[str, Any] = {"spark.ui.enabled": False, "spark.sql.shuffle.partitions": 2}
@@ -226,9 +236,14 @@ def main() -> None:
     figures = {name: float(counts[name]) for name in ("kills", "completed", "identical", "resumed")}
     figures |= {name: float(counts[name]) for name in ("orphans", "files_left")}
     figures |= {f"kills_of_{kind}": float(hits[kind]) for kind in kinds}
+    show(figures, options.json)
+
+
+def show(figures: dict[str, float], file: Path | None) -> None:
+    """Print and write them."""
     for name, value in figures.items():
         print(f"{name} {value:.0f}")
-    write(options.json, figures)
+    write(file, figures)
 
 
 if __name__ == "__main__":
