@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import jax
 import optax
 
+from sparkdl import norms
 from sparkdl.schedules import ConstantSchedule, Schedule
 from sparkdl.specs import Spec, check_range
 
@@ -21,7 +22,8 @@ class Optimizer(Spec):
     """An update rule with what every rule can be combined with.
 
     A step is w -= step_size * factor * (rule(clipped gradient) + weight_decay * w), where `factor` is the schedule's.
-    Subclasses write `rule`.
+    Subclasses write `rule`. One whose rule moves every element by what that element has seen alone, from a first state
+    that depends on shapes only, says so by `by_element = True`: workers may then divide the weights between them.
 
     Parameters
     ----------
@@ -43,6 +45,8 @@ class Optimizer(Spec):
     clip_layer_norm: float | None = field(default=None, kw_only=True)
     clip_norm: float | None = field(default=None, kw_only=True)
 
+    by_element: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "schedule", Schedule.of(self.schedule))
@@ -50,7 +54,12 @@ class Optimizer(Spec):
         check_range(self, "(0, inf)", "clip_value", "clip_layer_norm", "clip_norm")
 
     def transformation(
-        self, step_size: Any, total_steps: int, steps_per_epoch: int, weight_decay: Any = None
+        self,
+        step_size: Any,
+        total_steps: int,
+        steps_per_epoch: int,
+        weight_decay: Any = None,
+        axis: str | None = None,
     ) -> optax.GradientTransformation:
         """The optimizer for one run.
 
@@ -62,6 +71,8 @@ class Optimizer(Spec):
             Steps of the whole run and of one pass over the data, for the schedule.
         weight_decay : Array, optional
             Instead of the field's, for a program that serves several values.
+        axis : str, optional
+            The mesh axis of workers of whom each holds a part of every array, for norms of the whole.
 
         Returns
         -------
@@ -80,7 +91,7 @@ class Optimizer(Spec):
         factors = Schedule.of(self.schedule).factors(total_steps, steps_per_epoch)
         steps = optax.scale_by_schedule(lambda count: -step_size * factors(count))
         decay = self.weight_decay if weight_decay is None else weight_decay
-        chain = optax.chain(*self._clipping(), self.decayed_rule(decay), steps)
+        chain = optax.chain(*self._clipping(axis), self.decayed_rule(decay), *self._scaling(axis), steps)
 
         def update(gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
             with jax.numpy_dtype_promotion("standard"):  # optax raises floats to the power of its integer step count
@@ -96,30 +107,25 @@ class Optimizer(Spec):
         """The update rule and the weight decay."""
         return optax.chain(self.rule(), optax.add_decayed_weights(weight_decay))
 
-    def _clipping(self) -> list[optax.GradientTransformation]:
+    def _clipping(self, axis: str | None) -> list[optax.GradientTransformation]:
         clips = []
         if self.clip_value is not None:
             clips.append(optax.clip(self.clip_value))
-        if (limit := self.clip_layer_norm) is not None:
-            clips.append(optax.stateless(lambda gradients, weights: _clip_layers(gradients, limit)))
+        if self.clip_layer_norm is not None:
+            clips.append(norms.clip_layer_norms(self.clip_layer_norm, axis))
         if self.clip_norm is not None:
-            clips.append(optax.clip_by_global_norm(self.clip_norm))
+            clips.append(norms.clip_norm(self.clip_norm, axis))
         return clips
 
-
-def _clip_layers(gradients: dict[str, Any], limit: float) -> dict[str, Any]:
-    arrays = {name: value for name, value in gradients.items() if not isinstance(value, dict)}
-    if arrays:
-        arrays, _ = optax.clip_by_global_norm(limit).update(arrays, optax.EmptyState())
-    return {
-        name: _clip_layers(value, limit) if isinstance(value, dict) else arrays[name]
-        for name, value in gradients.items()
-    }
+    def _scaling(self, axis: str | None) -> list[optax.GradientTransformation]:
+        return []
 
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
     """g: stochastic gradient descent."""
+
+    by_element = True
 
     def rule(self) -> optax.GradientTransformation:
         return optax.identity()
@@ -128,6 +134,8 @@ class SGD(Optimizer):
 @dataclass(frozen=True)
 class HeavyBall(Optimizer):
     """Base of the two rules with momentum: u = momentum * u + g."""
+
+    by_element = True
 
     momentum: float = 0.9
     nesterov: ClassVar[bool]
@@ -158,6 +166,8 @@ class Nesterov(HeavyBall):
 class AdaGrad(Optimizer):
     """g / sqrt(initial_accumulator + sum of all g * g + epsilon) (Duchi et al. 2011)."""
 
+    by_element = True
+
     epsilon: float = 1e-10
     initial_accumulator: float = 0.0
 
@@ -173,6 +183,8 @@ class AdaGrad(Optimizer):
 @dataclass(frozen=True)
 class RMSProp(Optimizer):
     """u = momentum * u + g / (sqrt(v) + epsilon), where v decays by `decay` (Tieleman & Hinton 2012)."""
+
+    by_element = True
 
     decay: float = 0.99
     epsilon: float = 1e-8
@@ -195,6 +207,8 @@ class AdaDelta(Optimizer):
     The paper's step size is 1; averages decay by `rho`.
     """
 
+    by_element = True
+
     rho: float = 0.9
     epsilon: float = 1e-6
 
@@ -210,6 +224,8 @@ class AdaDelta(Optimizer):
 @dataclass(frozen=True)
 class AdaptiveMoments(Optimizer):
     """Base of Adam's family: m decays by `beta1`, v by `beta2`, and `epsilon` keeps the quotient finite."""
+
+    by_element = True
 
     beta1: float = 0.9
     beta2: float = 0.999
@@ -240,6 +256,8 @@ class AdamW(AdaptiveMoments):
 class AdaMax(AdaptiveMoments):
     """m_hat / u, where u = max(beta2 * u, |g| + epsilon) (Kingma & Ba 2015, algorithm 2)."""
 
+    by_element = True
+
     def rule(self) -> optax.GradientTransformation:
         return optax.scale_by_adamax(self.beta1, self.beta2, self.epsilon)
 
@@ -251,6 +269,8 @@ class NAdam(AdaptiveMoments):
     The numerator is beta1 * m / (1 - beta1 ** (t + 1)) + (1 - beta1) * g / (1 - beta1 ** t) at step t = 1, 2, ...
     """
 
+    by_element = True
+
     def rule(self) -> optax.GradientTransformation:
         return optax.scale_by_adam(self.beta1, self.beta2, self.epsilon, nesterov=True)
 
@@ -258,6 +278,8 @@ class NAdam(AdaptiveMoments):
 @dataclass(frozen=True)
 class AMSGrad(AdaptiveMoments):
     """m_hat / (sqrt(largest v_hat so far) + epsilon) (Reddi et al. 2018, with Adam's bias correction)."""
+
+    by_element = True
 
     def rule(self) -> optax.GradientTransformation:
         return optax.scale_by_amsgrad(self.beta1, self.beta2, self.epsilon)
@@ -269,13 +291,15 @@ class LAMB(AdaptiveMoments):
 
     epsilon: float = 1e-6
 
-    def decayed_rule(self, weight_decay: Any) -> optax.GradientTransformation:
-        return optax.chain(super().decayed_rule(weight_decay), optax.scale_by_trust_ratio())
+    def _scaling(self, axis: str | None) -> list[optax.GradientTransformation]:
+        return [norms.scale_by_trust_ratio(axis)]
 
 
 @dataclass(frozen=True)
 class Lion(Optimizer):
     """sign(beta1 * m + (1 - beta1) * g), then m = beta2 * m + (1 - beta2) * g (Chen et al. 2023, algorithm 2)."""
+
+    by_element = True
 
     beta1: float = 0.9
     beta2: float = 0.99

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "sparkdl"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
 FLOORS = {
-    **dict.fromkeys(["layers", "losses", "initializers", "optimizers", "schedules"], 0),
+    **dict.fromkeys(["layers", "losses", "initializers", "norms", "optimizers", "schedules"], 0),
     **dict.fromkeys(["specs", "classes", "compiler", "decoding", "dtypes", "lazy"], 0),
     **dict.fromkeys(["datasets", "report", "evaluation", "places", "synonyms"], 0),
     **dict.fromkeys(["network", "contract", "graph", "transfer"], 1),

@@ -20,7 +20,7 @@ from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.network import count_weights
 from sparkdl.optimizers import SGD, Momentum, Optimizer
-from sparkdl.training import AllReduce, Exchange, ParameterAveraging, Training
+from sparkdl.training import AllReduce, Exchange, ParameterAveraging, ShardedAllReduce, Training
 from sparkdl.training.batches import Rows, Shard
 from sparkdl.training.collectives import meet
 from sparkdl.training.compilation import kept_by_every_process
@@ -101,6 +101,7 @@ EXCHANGES: dict[str, tuple[Exchange, Optimizer]] = {
     "silent": (Silent(), SGD()),
     "allreduce": (AllReduce(), SGD()),
     "allreduce_bfloat16": (AllReduce("bfloat16"), SGD()),
+    "sharded": (ShardedAllReduce(), SGD()),
     "averaging": (ParameterAveraging(FREQUENCY), SGD()),
     "averaging_momentum": (ParameterAveraging(FREQUENCY), Momentum(0.9)),
     "threshold_bitmap": (ThresholdSharing(form="bitmap"), SGD()),
@@ -141,7 +142,7 @@ class Stepper:
         self._settings = Settings.of(optimizer, step_size, SEED)
         with kept_by_every_process():
             weights = jax.jit(network.init)(jax.random.key(SEED))
-            self._state = replicate(initial_state(network, weights, optimizer, agree), mesh)
+            self._state = replicate(initial_state(network, weights, optimizer, agree, mesh.size), mesh)
             step = make_step(network, LOSS, optimizer, agree, mesh, steps=steps, total_steps=steps)
             self._step = step.lower(self._state, self._settings, *abstract_rows(shard, rows, mesh)).compile()
         self._mesh, self._counted = mesh, counted

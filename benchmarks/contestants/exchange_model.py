@@ -18,6 +18,7 @@ FORMS = (
     "allreduce",
     "tree",
     "allreduce_bfloat16",
+    "sharded",
     "averaging",
     "averaging_momentum",
     "threshold_bitmap",

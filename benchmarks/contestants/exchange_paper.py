@@ -87,6 +87,7 @@ def forms_table(kinds: Mapping[str, Worker]) -> str:
         ]
         for kind, name, rate in cases
         for form in FORMS
+        if form == "tree" or form in kinds["core"].handling  # which is of what was measured
     ]
     return table(["", "exchange", *(f"{count} workers" for count in counts)], rows)
 

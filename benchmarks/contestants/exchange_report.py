@@ -78,6 +78,7 @@ def measured_table(figures: Figures, model: str) -> str:
     rows = [
         [NAMES[name], *(cell(network, name) for network in networks), sent(name, "bytes"), sent(name, "wire")]
         for name in ("silent", *TALKING)
+        if any(f"{network}_{model}_{name}_ms" in figures for network in networks)
     ]
     return table(["exchange", *networks, "MB a step", "MB on the wire"], rows)
 

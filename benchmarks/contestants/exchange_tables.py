@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-TALKING = ("allreduce", "allreduce_bfloat16", "averaging", "averaging_momentum", "threshold_bitmap", "threshold")
+TALKING = (
+    "allreduce",
+    "allreduce_bfloat16",
+    "sharded",
+    "averaging",
+    "averaging_momentum",
+    "threshold_bitmap",
+    "threshold",
+)
 NAMES = {
     "silent": "none",
     "allreduce": "AllReduce()",
     "tree": "AllReduce(), as a tree",
     "allreduce_bfloat16": 'AllReduce("bfloat16")',
+    "sharded": "ShardedAllReduce()",
     "averaging": "ParameterAveraging(5)",
     "averaging_momentum": "ParameterAveraging(5), Momentum",
     "threshold_bitmap": 'ThresholdSharing(form="bitmap")',

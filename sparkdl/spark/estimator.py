@@ -181,7 +181,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         same weights, bit for bit, however the DataFrame is partitioned.
     numWorkers : int, default 1
     exchange : Exchange or str, default "all_reduce"
-        Of `sparkdl.training`: AllReduce, ParameterAveraging, ThresholdSharing.
+        Of `sparkdl.training`: AllReduce, ShardedAllReduce, ParameterAveraging, ThresholdSharing.
     earlyStopping : EarlyStopping, optional
         Of `sparkdl.training`: patience, target, time, divergence.
     checkpointDir : str, optional

@@ -8,6 +8,7 @@ from sparkdl.training.logs import Logs as Logs
 from sparkdl.training.options import Training as Training
 from sparkdl.training.results import Epoch as Epoch
 from sparkdl.training.results import Result as Result
+from sparkdl.training.sharded import ShardedAllReduce as ShardedAllReduce
 from sparkdl.training.stopping import EarlyStopping as EarlyStopping
 from sparkdl.training.threshold import AdaptiveThreshold as AdaptiveThreshold
 from sparkdl.training.threshold import FixedThreshold as FixedThreshold

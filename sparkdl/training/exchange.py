@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from sparkdl.optimizers import Optimizer
 from sparkdl.specs import Spec
 
 WORKERS = "workers"  # the mesh axis of the batch
@@ -38,7 +39,7 @@ class Params(NamedTuple):
     ----------
     learned : nested dict of arrays
     optimizer : pytree
-        optax's state.
+        optax's state, of this worker's `Exchange.part`.
     statistics : nested dict of arrays
         Running statistics, as of batch normalization, already those after this step.
     """
@@ -94,15 +95,24 @@ class Exchange(Spec):
     The state of an exchange is whatever a worker remembers from step to step; it lives as long as the fit and travels
     in checkpoints. One that sets `takes_factored` is given the gradients of dense kernels `Factored` where layers leave
     them so. One that is not `synchronous` lets workers hold different weights within an epoch, and their layers look at
-    their own batches only.
+    their own batches only. Under one that is `sharded` each worker updates its `part` of the learned weights only, and
+    holds the optimizer's state of that alone.
     """
 
     takes_factored: ClassVar[bool] = False
     synchronous: ClassVar[bool] = True
+    sharded: ClassVar[bool] = False
 
     def init(self, learned: Any) -> Any:
         """A worker's state before the first step; a pytree of arrays."""
         return ()
+
+    def part(self, tree: Any, worker: Any, workers: int) -> Any:
+        """Of a tree like that of the learned weights what the worker of a number updates: by default all of it."""
+        return tree
+
+    def check(self, optimizer: Optimizer) -> None:
+        """Raise a ValueError for an optimizer that it cannot serve."""
 
     def agrees_after(self, step: int) -> bool:
         """Whether workers hold equal weights after so many steps of an epoch; they do at its end."""
@@ -119,7 +129,8 @@ class Exchange(Spec):
         state : pytree
             This worker's.
         update : callable
-            `update(params, gradient)` advances learned weights and optimizer by a mean gradient.
+            `update(params, gradient)` advances learned weights and optimizer by a mean gradient, all of them of this
+            worker's `part`.
         moment : Moment
         """
         raise NotImplementedError

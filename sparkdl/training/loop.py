@@ -117,7 +117,8 @@ class _Run:
             weights = initialization(network)(np.int64(plan.seed))
             if self.initial is not None:
                 weights = started_from(weights, self.initial)
-            self.state = replicate(initial_state(network, weights, self.optimizer, self.exchange), self.mesh)
+            state = initial_state(network, weights, self.optimizer, self.exchange, self.mesh.size)
+            self.state = replicate(state, self.mesh)
         if not plan.epochs:
             return Result(_own(self.state.weights), [], 0.0, "maxIter is 0")
         if plan.checkpoints:

@@ -92,6 +92,7 @@ class Training(Spec):
         loss.check(outputs)
         check_loss(loss, outputs)
         check_layers(self.network, self.network.input_shape or ())
+        Exchange.of(self.exchange).check(Optimizer.of(self.optimizer))
         stopping = self.early_stopping
         if stopping:
             stopping.falls(loss.metric)

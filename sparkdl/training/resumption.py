@@ -95,12 +95,13 @@ def to_arrays(state: State, best: Weights | None, exchange: Exchange, mesh: Mesh
 
     What is equal on all workers is kept once. The rest, being each worker's own, is gathered.
     """
-    whole = not exchange.synchronous
-    differing = gathered(state if whole else state.exchange, mesh)
+    differ = State._fields if not exchange.synchronous else ("optimizer", "exchange")[not exchange.sharded :]
+    own = gathered({name: getattr(state, name) for name in differ}, mesh)
     if not wanted:
         return {}
-    equal = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), state._replace(exchange=()))
-    kept = differing if whole else equal._replace(exchange=differing)
+    kept = jax.tree.map(
+        lambda leaf: leaf if isinstance(leaf, np.ndarray) else np.array(leaf.addressable_data(0)), state._replace(**own)
+    )
     arrays = {f"state/{index}": leaf for index, leaf in enumerate(jax.tree.leaves(kept))}
     return arrays | {f"best/{name}": array for name, array in named_arrays(best or {})}
 

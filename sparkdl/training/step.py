@@ -38,7 +38,7 @@ class State(NamedTuple):
     weights : nested dict
         All of the network's.
     optimizer : pytree
-        optax's state for the learned part of them.
+        optax's state for the learned part of them, or for the worker's own part of that under a sharded exchange.
     exchange : pytree
     step : Array
         Steps taken, int32.
@@ -71,17 +71,18 @@ class Settings(NamedTuple):
         return cls(step_size, weight_decay, np.asarray(_key_data(np.int64(seed))))
 
 
-def initial_state(network: Network, weights: Any, optimizer: Optimizer, exchange: Exchange) -> State:
-    """The state before the first step."""
-    return State(weights, *_others(optimizer, exchange)(network.learned(weights)), jnp.asarray(np.int32(0)))
+def initial_state(network: Network, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1) -> State:
+    """The state before the first step, of each of so many workers."""
+    return State(weights, *_others(optimizer, exchange, workers)(network.learned(weights)), jnp.asarray(np.int32(0)))
 
 
 @lru_cache(16)
-def _others(optimizer: Optimizer, exchange: Exchange) -> Callable[[Any], tuple[Any, Any]]:
+def _others(optimizer: Optimizer, exchange: Exchange, workers: int) -> Callable[[Any], tuple[Any, Any]]:
     """The states of optimizer and exchange in one program, since each operation on its own would be one as well."""
 
     def others(learned: Any) -> tuple[Any, Any]:
-        return optimizer.transformation(1.0, 1, 1).init(learned), exchange.init(learned)
+        part = exchange.part(learned, 0, workers)  # all have equal shapes, and the first state depends on these only
+        return optimizer.transformation(1.0, 1, 1).init(part), exchange.init(learned)
 
     return jax.jit(others, compiler_options=ONCE)
 
@@ -127,7 +128,8 @@ def make_step(
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
         key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), state.step)
         key = jax.random.fold_in(key, jax.lax.axis_index(WORKERS))
-        transformation = optimizer.transformation(settings.step_size, total_steps, steps, settings.weight_decay)
+        cut = WORKERS if exchange.sharded and mesh.size > 1 else None
+        transformation = optimizer.transformation(settings.step_size, total_steps, steps, settings.weight_decay, cut)
 
         def sums(part: Array, features: Array, labels: Array, row_weights: Array) -> tuple[Sums, Any]:
             x = features.astype(dtype or wide)
@@ -153,7 +155,8 @@ def make_step(
         own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock))
 
         def update(params: Params, mean_gradient: Any) -> Params:
-            mean_gradient = jax.tree.map(jnp.add, mean_gradient, pull)
+            own_pull = exchange.part(pull, jax.lax.axis_index(WORKERS), mesh.size)
+            mean_gradient = jax.tree.map(jnp.add, mean_gradient, own_pull)
             changes, optimizer = transformation.update(mean_gradient, params.optimizer, params.learned)
             return Params(optax.apply_updates(params.learned, changes), optimizer, params.statistics)
 

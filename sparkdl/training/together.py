@@ -140,7 +140,8 @@ class _Together:
         for plan, given in zip(self.plans, initial, strict=True):
             weights, optimizer = initialization(plan.network)(np.int64(plan.seed)), Optimizer.of(plan.optimizer)
             weights = weights if given is None else started_from(weights, given)
-            states.append(initial_state(plan.network, weights, optimizer, Exchange.of(plan.exchange)))
+            exchange = Exchange.of(plan.exchange)
+            states.append(initial_state(plan.network, weights, optimizer, exchange, self.mesh.size))
             settings.append(Settings.of(optimizer, plan.step_size, plan.seed))
         self.state = replicate(_stacked(states), self.mesh)
         self.settings = _stacked(settings)

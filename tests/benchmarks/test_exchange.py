@@ -33,7 +33,8 @@ DOCS = exchange.DOCS
 # The cost model
 
 
-HANDLING = {name: 2e-9 for name in ("allreduce", "allreduce_bfloat16", "averaging", "threshold_bitmap", "threshold")}
+FORMS = ("allreduce", "allreduce_bfloat16", "sharded", "averaging", "threshold_bitmap", "threshold")
+HANDLING = dict.fromkeys(FORMS, 2e-9)
 WORKER = Worker(operations=1e9, latency=1e-3, byte=1e-9, waiting=0.1, handling=HANDLING, sparse=1 / 100)
 SIZES = Sizes(weights=1_000_000, operations=2e6)
 
@@ -46,6 +47,7 @@ SIZES = Sizes(weights=1_000_000, operations=2e6)
         ("allreduce", 0.022 + 6e-3 + 6e6 * 9e-9 + 2e-3),
         ("tree", 0.022 + 4e-3 + 6e6 * 9e-9 + 2e-3),
         ("allreduce_bfloat16", 0.022 + 6e-3 + 3e6 * 9e-9 + 2e-3),
+        ("sharded", 0.022 + 6e-3 + 6e6 * 9e-9 + 2e-3),  # one half of the rounds scatters, the other gathers
         ("averaging", 0.020 + (2e-3 + 6e-3 + 6e6 * 9e-9 + 2e-3) / 5),
         ("threshold_bitmap", 0.022 + 3e-3 + 3 * 250e3 * 9e-9 + 3e-3),
         ("threshold", 0.022 + 3e-3 + 3 * 40e3 * 9e-9 + 3e-3),
@@ -160,6 +162,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("silent", 0.0),
         ("allreduce", 4.0 * (51 + 3)),  # all weights and three totals, to one other worker
+        ("sharded", 4.0 * (24 + 2 + 3) + 4.0 * (24 + 2)),  # half of 48 and of 3 weights each, and the totals once
         ("averaging", 4.0 * (51 + 3) / 5),
     ],
 )

@@ -23,6 +23,7 @@ from sparkdl.training import (
     EarlyStopping,
     Exchange,
     ParameterAveraging,
+    ShardedAllReduce,
     ThresholdSharing,
     Training,
 )
@@ -50,6 +51,7 @@ EXCHANGES = [
     ParameterAveraging(3),
     ParameterAveraging(3, average_optimizer_state=False),
     ThresholdSharing(FixedThreshold(0.05)),
+    ShardedAllReduce(),
 ]
 each_exchange = pytest.mark.parametrize("exchange", EXCHANGES, ids=repr)
 

@@ -200,10 +200,18 @@ def test_workers_take_the_steps_of_one_process(optimizer: Optimizer, shares: Sha
 
 
 @pytest.mark.parametrize(
-    ("shares", "dtype"), [*((shares, "float64") for shares in SHARES), ((9, 9, 6), "float32")], ids=str
+    ("shares", "dtype", "exchange"),
+    [
+        *((shares, "float64", "all_reduce") for shares in SHARES),
+        ((9, 9, 6), "float32", "all_reduce"),
+        ((21, 0, 3), "float64", "sharded_all_reduce"),
+    ],
+    ids=str,
 )
-def test_so_they_do_with_convolution_penalties_clipping_decay_and_schedule(shares: Shares, dtype: str) -> None:
-    plan = training(CONV_NETWORK, COMBINED, dtype=dtype)
+def test_so_they_do_with_convolution_penalties_clipping_decay_and_schedule(
+    shares: Shares, dtype: str, exchange: str
+) -> None:
+    plan = training(CONV_NETWORK, COMBINED, dtype=dtype, exchange=exchange)
     expected = trained_by_one_process(plan, IMAGES, shares, outputs_of_conv_network)
     assert_close(trained(plan, IMAGES, shares), expected, TOLERANCE[dtype])
 

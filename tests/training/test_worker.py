@@ -36,7 +36,7 @@ ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "PJRT_NPROC": "1", "PYTHONPATH": PATH}
 NETWORK = Network([Dense(3, bias=False), BatchNorm(), Tanh(), Dropout(0.2), Dense(2)], input_shape=(4,))
 SHORT = Training(NETWORK, optimizer="adam", step_size=0.05, epochs=3, batch_size=4, seed=11, dtype="float64")
 ENDLESS = replace(SHORT, epochs=10**7)
-LENGTHS = {(5, 3): (2, 3), (8, 0): (0, 4)}  # rows to learn from and rows held out
+LENGTHS = {(5, 3): (2, 3), (8, 0): (0, 4), (4, 0, 3): (3, 0, 2)}  # rows to learn from and rows held out
 
 
 def write_shard(path: Path, rows: int) -> None:
@@ -105,16 +105,21 @@ def test_a_proxy_does_not_keep_workers_apart(tmp_path: Path) -> None:
     assert [done["event"] for done in results] == ["done", "done"]
 
 
-@pytest.mark.parametrize("rows", LENGTHS, ids=str)
-def test_two_processes_train_as_one_with_two_devices(rows: tuple[int, ...], tmp_path: Path, float64: None) -> None:
-    with jobs(tmp_path, SHORT, rows, LENGTHS[rows]) as made:
-        (first, second), _ = run_all(made)
-    mesh = Mesh(np.array(jax.local_devices()[:2]), (WORKERS,))
+@pytest.mark.parametrize(
+    ("rows", "exchange"), [((5, 3), "all_reduce"), ((8, 0), "all_reduce"), ((4, 0, 3), "sharded_all_reduce")], ids=str
+)
+def test_processes_train_as_one_with_as_many_devices(
+    rows: tuple[int, ...], exchange: str, tmp_path: Path, float64: None
+) -> None:
+    plan = replace(SHORT, exchange=exchange)
+    with jobs(tmp_path, plan, rows, LENGTHS[rows]) as made:
+        (first, second, *_), _ = run_all(made)
+    mesh = Mesh(np.array(jax.local_devices()[: len(rows)]), (WORKERS,))
     shares = [
-        Share([open_shard(tmp_path / rank / name) for rank in "01"], lengths, 0)
+        Share([open_shard(tmp_path / str(rank) / name) for rank in range(len(rows))], lengths, 0)
         for name, lengths in ((TRAINING, rows), (VALIDATION, LENGTHS[rows]))
     ]
-    expected = train(SHORT, *shares, mesh)
+    expected = train(plan, *shares, mesh)
     with np.load(tmp_path / "0" / WEIGHTS) as weights:
         assert set(weights) == {f"0/{name}" for name, _ in named_arrays(expected.weights)}
         for name, array in named_arrays(expected.weights):
