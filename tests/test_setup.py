@@ -137,7 +137,7 @@ def test_targets_run_though_files_have_their_names(tmp_path: Path) -> None:
 @needs_make
 @pytest.mark.parametrize(
     ("target", "extra", "run"),
-    [("quickstart", "plot", "sparkdl.quickstart"), ("test", "test", "pytest --numprocesses 3")],
+    [("quickstart", "plot", "sparkdl.quickstart"), ("test", "test", "pytest --numprocesses 3 -m not slow")],
 )
 def test_set_up_happens_once(tmp_path: Path, target: str, extra: str, run: str) -> None:
     clone = Clone(tmp_path)

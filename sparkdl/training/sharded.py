@@ -43,9 +43,9 @@ class ShardedAllReduce(Exchange):
     With 2 workers and no norms every weight comes from the same operations on the same numbers as under `AllReduce`, so
     the results are equal bit for bit where these are rounded as written. XLA's CPU compiler may round a product and a
     sum that it fuses once instead of twice, and fuses arrays and parts of them differently, which can show in an
-    element's last bit; with SGD it did not. With more workers sums are added up in the order of the workers, a ring's in
-    another; norms are added up by part; and `AllReduce` multiplies the rows of all workers for dense kernels with more
-    weights than these rows have numbers: there the two differ by rounding, too. All workers hold equal weights and
+    element's last bit; with SGD it did not. With more workers sums are added up in the order of the workers, a ring's
+    in another; norms are added up by part; and `AllReduce` multiplies the rows of all workers for dense kernels with
+    more weights than these rows have numbers: there the two differ by rounding, too. All workers hold equal weights and
     totals in any case, and a run repeats itself bit for bit.
 
     After Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models, SC 2020, stage 2.
