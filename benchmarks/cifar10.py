@@ -17,9 +17,10 @@ The table's last column is the mean objective of the last turn; all that step on
 
 Figures: for every contestant `<name>_ms`, the median of a step's milliseconds; `step_1_over_...` and `fit_N_over_...`,
 ours / theirs, against the faster of their modes (plain or XLA; eager or torch.compile); `speedup_2`, rows a second of a
-fit with two workers over one; `ceiling_speedup_2`, the same of the two copies. Of learning, where all start from the
-same weights and take the same rows in every step, and each draws its augmentation by itself: `<name>_loss`, the mean
-objective (cross-entropy and decay) of the last epoch, `<name>_accuracy` on test rows, and `loss_over_tensorflow`.
+fit with two workers over one; `ceiling_speedup_2`, the same of the two copies; `speedup_2_over_ceiling`, the first of
+these over the second. Of learning, where all start from the same weights and take the same rows in every step, and each
+draws its augmentation by itself: `<name>_loss`, the mean objective (cross-entropy and decay) of the last epoch,
+`<name>_accuracy` on test rows, and `loss_over_tensorflow`.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ def timings(turns: Turns) -> dict[str, float]:
     ):
         if {one, two} <= medians.keys():
             figures[figure] = copies * medians[one] / medians[two]
+    if {"speedup_2", "ceiling_speedup_2"} <= figures.keys():
+        figures["speedup_2_over_ceiling"] = figures["speedup_2"] / figures["ceiling_speedup_2"]
     return figures
 
 

@@ -190,6 +190,7 @@ def test_ratios_are_of_medians_and_against_the_faster_mode() -> None:
     assert figures.pop("step_1_over_tensorflow") == pytest.approx(2 / 4)
     assert figures.pop("speedup_2") == pytest.approx(6 / 3)
     assert figures.pop("ceiling_speedup_2") == pytest.approx(2 * 2 / 2.5)
+    assert figures.pop("speedup_2_over_ceiling") == pytest.approx(2 / 1.6)
     assert figures == {f"{name}_ms": pytest.approx(100 * np.median(values)) for name, values in seconds.items()}
 
 
