@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import DataFrame, SparkSession
@@ -56,10 +55,8 @@ def fit(session: SparkSession, **params: Any) -> dict[str, Any]:
     """Train: weights, where workers were, and what the summary says."""
     began = time.time()
     model = estimator(**params).fit(frame(session))
-    events = model.summary.timeline if params.get("collectTrainingStats") else None
     return {
         "weights": digest(model.weights),
-        "span": None if events is None else (events["start"] + events["seconds"]).max() - events["start"].min(),
         "hosts": [worker["host"] for worker in model.summary.workers],
         "resumed": model.summary.resumedFrom,
         "seconds": time.time() - began,
@@ -177,16 +174,3 @@ def fit_own_layer(session: SparkSession, workers: int) -> str:
     """The weights of a network with a layer of one's own."""
     network = Network([Dense(8), Halved(), Dense(3)], input_shape=(FEATURES,))
     return digest(estimator(numWorkers=workers, maxIter=2).setNetwork(network).fit(frame(session)).weights)
-
-
-def clocks(session: SparkSession) -> dict[str, float]:
-    """What every host says that the time is, by address."""
-
-    def tell(batches: Any) -> Any:
-        import os
-
-        list(batches)
-        yield pa.RecordBatch.from_pydict({"host": [os.environ["SPARK_LOCAL_IP"]], "time": [time.time()]})
-
-    told = session.range(3).repartition(3).mapInArrow(tell, "host string, time double", barrier=True).collect()
-    return {row.host: row.time for row in told}

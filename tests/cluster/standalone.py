@@ -95,26 +95,18 @@ class Standalone:
     def __exit__(self, *_: object) -> None:
         """Hosts end what runs on them."""
 
-    def start_worker(self, host: Host, **environment: str) -> None:
+    def start_worker(self, host: Host) -> None:
         """Spark's worker of a host."""
         arguments = ["--host", host.address, "--cores", "1", "--memory", "1g", self.master]
-        self._start(host, "worker", "Worker", *arguments, **environment)
+        self._start(host, "worker", "Worker", *arguments)
 
-    def restart_worker(self, host: Host, **environment: str) -> None:
-        """Spark's worker of a host anew, with other variables."""
-        self._log(host, "worker").unlink()
-        host.kill("org.apache.spark.deploy.worker.Worker")
-        host.kill("CoarseGrainedExecutorBackend")
-        self.start_worker(host, **environment)
-        self._await(host, "worker", "Successfully registered with master")
-
-    def environment(self, host: Host, **more: str) -> dict[str, str]:
+    def environment(self, host: Host) -> dict[str, str]:
         """Of this cluster's processes on a host."""
-        return environment(host, self._user, **more)
+        return environment(host, self._user)
 
-    def _start(self, host: Host, log: str, kind: str, *arguments: str, **more: str) -> None:
+    def _start(self, host: Host, log: str, kind: str, *arguments: str) -> None:
         command = [CLASS, f"org.apache.spark.deploy.{log}.{kind}", *arguments, "--webui-port", "0"]
-        host.start(command, self.environment(host, **more), self._log(host, log), user=self._user)
+        host.start(command, self.environment(host), self._log(host, log), user=self._user)
 
     def _log(self, host: Host, name: str) -> Path:
         return host.folder / f"{name}{'' if self._user is None else f'-{self._user}'}.log"

@@ -21,7 +21,6 @@ LONG = {"numWorkers": 2, "maxIter": 1000, "checkpointInterval": 25}
 NOTICE_SECONDS = 15 + 5  # 5 for Spark to hear of it, and for this machine to be busy
 RECOVERY_SECONDS = 240.0
 QUOTAS = Path("/sys/fs/cgroup/cpu")
-FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
 
 @pytest.fixture(scope="module")
@@ -174,20 +173,3 @@ def test_a_full_disk_is_one_sentence_with_its_host(patient: Driver, cluster: Sta
     assert full.address in told["message"]
     assert "free or add disk there" in told["message"]
     assert "\n\tat " not in told["message"]
-
-
-@pytest.mark.skipif(not FAKETIME, reason="Debian's libfaketime is not installed")
-def test_a_host_whose_clock_is_an_hour_ahead_changes_nothing(
-    patient: Driver, cluster: Standalone, laptop: Driver, undisturbed: str
-) -> None:
-    ahead = cluster.workers[1]
-    cluster.restart_worker(ahead, LD_PRELOAD=str(FAKETIME[0]), FAKETIME="+1h", FAKETIME_DONT_FAKE_MONOTONIC="1")
-    try:
-        assert patient.run("await_slots", slots=3, within=100) == 3
-        clocks = patient.run("clocks")
-        told = patient.run("fit", seconds=RECOVERY_SECONDS, numWorkers=3, maxIter=3, collectTrainingStats=True)
-    finally:
-        cluster.restart_worker(ahead)
-    assert max(clocks.values()) - min(clocks.values()) > 3500
-    assert told["weights"] == laptop.run("fit", numWorkers=3, maxIter=3)["weights"]
-    assert told["span"] < 600  # of all workers' events, on the first one's clock
