@@ -108,6 +108,9 @@ class Results:
     def toArrow(self) -> pa.Table:
         return pa.table(self._columns | {"payload": pa.array(self._payloads, pa.binary())})
 
+    def _collect_as_arrow(self) -> list[pa.RecordBatch]:  # by which Spark 3.5 does it
+        return self.toArrow().to_batches()
+
 
 def test_no_more_than_two_copies_of_the_weights_lie_on_the_driver_and_one_stays() -> None:
     kernel = np.random.default_rng(0).normal(size=(8, MIB // 4)).astype(np.float32)  # 8 MiB
