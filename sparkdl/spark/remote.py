@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from sparkdl.spark.old_spark import OLD, refuse_connect
+from sparkdl.training.addresses import without_brackets
 
 if TYPE_CHECKING:
     from pyspark import Broadcast
@@ -114,7 +115,9 @@ def driver_address(session: SparkSession) -> tuple[str, str]:
     if not over_connect(session):
         return host, bind
     try:
-        family, kind, _, _, server = socket.getaddrinfo(session.client.host.strip("[]"), 1, type=socket.SOCK_DGRAM)[0]
+        family, kind, _, _, server = socket.getaddrinfo(
+            without_brackets(session.client.host), 1, type=socket.SOCK_DGRAM
+        )[0]
         with socket.socket(family, kind) as probe:
             probe.connect(server)  # sends nothing, but finds the way
             own = probe.getsockname()[0]

@@ -14,7 +14,12 @@ SIOCGIFADDR = 0x8915  # of linux/sockios.h
 
 def split_host(address: str) -> str:
     """The host of "host:port", without the brackets of IPv6."""
-    return address.rsplit(":", 1)[0].strip("[]")
+    return without_brackets(address.rsplit(":", 1)[0])
+
+
+def without_brackets(host: str) -> str:
+    """A host without the brackets in which Spark gives IPv6 addresses."""
+    return host.removeprefix("[").removesuffix("]")
 
 
 def join_port(host: str, port: int) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sparkdl.training.addresses import ANY_PORT, listen
+from sparkdl.training.addresses import ANY_PORT, listen, without_brackets
 
 GREETING_SECONDS = 10.0  # for all of the token, however it trickles in
 STRANGERS = 64  # connections that have not shown the token yet, at once
@@ -43,10 +43,14 @@ class Door:
     """
 
     def __init__(self, host: str, bind: str | None = None, ports: range = ANY_PORT) -> None:
-        where = socket.getaddrinfo(bare(bind or host), 0, type=socket.SOCK_STREAM)[0][4][0]
+        where = socket.getaddrinfo(without_brackets(bind or host), 0, type=socket.SOCK_STREAM)[0][4][0]
         self._server = listen(str(where), ports)
         token = secrets.token_hex(16)
-        self.address: dict[str, Any] = {"host": bare(host), "port": self._server.getsockname()[1], "token": token}
+        self.address: dict[str, Any] = {
+            "host": without_brackets(host),
+            "port": self._server.getsockname()[1],
+            "token": token,
+        }
         self._lock = threading.Lock()
         self._strangers: dict[socket.socket, None] = {}  # the one who has waited longest comes first
         self._admitted: list[threading.Thread] = []
@@ -114,7 +118,7 @@ def connect(address: dict[str, Any], seconds: float) -> socket.socket:
     OSError
         It cannot be reached in that time.
     """
-    connection = socket.create_connection((bare(address["host"]), address["port"]), seconds)
+    connection = socket.create_connection((without_brackets(address["host"]), address["port"]), seconds)
     try:
         keep_alive(connection)
         connection.sendall(address["token"].encode())
@@ -141,11 +145,6 @@ def keep_alive(connection: socket.socket) -> None:
     for name, value in options.items():
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def bare(host: str) -> str:
-    """An address without the brackets in which Spark gives IPv6 ones."""
-    return host.removeprefix("[").removesuffix("]")
 
 
 def _shows(connection: socket.socket, token: bytes) -> bool:
