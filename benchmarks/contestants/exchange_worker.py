@@ -86,11 +86,11 @@ def _joined(seat: Seat) -> Any:
 
     from sparkdl.training import exchange
     from sparkdl.training.collectives import meet
-    from sparkdl.training.sockets import widen_send_buffers
+    from sparkdl.training.gloo import bind_gloo, widen_send_buffers
 
     jax.config.update("jax_compilation_cache_dir", os.environ["TMPDIR"] + "/compiled")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    bind_gloo(seat.address)
     jax.distributed.initialize(
         seat.coordinator,
         num_processes=WORKERS,

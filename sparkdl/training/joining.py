@@ -8,6 +8,7 @@ from typing import Any
 from jax.sharding import Mesh
 
 from sparkdl.training.addresses import interface_of, join_port
+from sparkdl.training.gloo import bind_gloo, widen_send_buffers
 
 SHUTDOWN_SECONDS = 30
 EXCLUDED = "no_grpc_proxy"  # hosts to which gRPC goes straight; else those of no_proxy
@@ -36,12 +37,11 @@ def join(rank: int, addresses: list[str], port: int, seconds: float) -> Mesh:
 
     from sparkdl.training.collectives import meet
     from sparkdl.training.exchange import WORKERS
-    from sparkdl.training.sockets import widen_send_buffers
 
     several = len(addresses) > 1
     if several:
         _avoid_proxies(addresses)
-        _bind_collectives(addresses[rank])
+        _take_interface(addresses[rank])
         coordinator = join_port(addresses[0], port)
         jax.distributed.initialize(
             coordinator,
@@ -69,27 +69,9 @@ def _avoid_proxies(addresses: list[str]) -> None:
     jax.config.update("jax_check_proxy_envs", False)  # a warning of what is hereby mended
 
 
-def _bind_collectives(address: str) -> None:
-    """Have gloo and NCCL use the interface of this address; gloo would take that of the machine's own name.
-
-    `jax.distributed` has no option for it, and jaxlib's function that makes the collectives has: so JAX, which asks
-    jaxlib for it by this name, is given one that knows the address.
-    """
-    import jax
-    from jaxlib import _jax, version
-
-    jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    make = getattr(_jax, "make_gloo_tcp_collectives", None)
-    if make is None:
-        raise RuntimeError(
-            f"jaxlib {version.__version__} has no make_gloo_tcp_collectives, by which workers are told their address; "
-            "install a version of jax and jaxlib that sparkdl supports."
-        )
-
-    def make_at_address(distributed_client: Any, hostname: str | None = None, interface: str | None = None) -> Any:
-        return make(distributed_client=distributed_client, hostname=hostname or address, interface=interface)
-
-    _jax.make_gloo_tcp_collectives = make_at_address
+def _take_interface(address: str) -> None:
+    """Have gloo and NCCL use the interface of this address; they would take that of the machine's name, or any."""
+    bind_gloo(address)
     if interface := interface_of(address):
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")
 

@@ -1,4 +1,4 @@
-"""What jaxlib is told of a worker's address, by the one private name of JAX that this takes."""
+"""What a worker's process is told of addresses before it joins the others."""
 
 from __future__ import annotations
 
@@ -22,41 +22,11 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_jax_makes_gloo_by_the_name_that_is_replaced_and_tells_it_the_address(
-    restored: pytest.MonkeyPatch,
-) -> None:
-    """If JAX ever makes its collectives otherwise, this fails, before any cluster does."""
-    from jax._src import distributed, xla_bridge
-
-    told = {}
-
-    class Stop(Exception):
-        pass
-
-    def make(distributed_client: object, hostname: str | None = None, interface: str | None = None) -> None:
-        told.update(client=distributed_client, hostname=hostname, interface=interface)
-        raise Stop
-
-    client = object()
-    restored.setattr(_jax, "make_gloo_tcp_collectives", make)
-    restored.setattr(distributed.global_state, "client", client)
-    joining._bind_collectives("10.0.0.5")
-    with pytest.raises(Stop):
-        xla_bridge.make_cpu_client()
-    assert told == {"client": client, "hostname": "10.0.0.5", "interface": None}
-
-
-def test_a_jaxlib_without_that_name_is_refused(restored: pytest.MonkeyPatch) -> None:
-    restored.delattr(_jax, "make_gloo_tcp_collectives")
-    with pytest.raises(RuntimeError, match=r"jaxlib \d.* has no make_gloo_tcp_collectives.*install a version"):
-        joining._bind_collectives("10.0.0.5")
-
-
 def test_nccl_takes_the_interface_of_the_address_unless_told_another(restored: pytest.MonkeyPatch) -> None:
-    joining._bind_collectives("127.0.0.1")
+    joining._take_interface("127.0.0.1")
     assert os.environ["NCCL_SOCKET_IFNAME"] == "=lo"
     restored.setenv("NCCL_SOCKET_IFNAME", "eth7")
-    joining._bind_collectives("127.0.0.1")
+    joining._take_interface("127.0.0.1")
     assert os.environ["NCCL_SOCKET_IFNAME"] == "eth7"
 
 
