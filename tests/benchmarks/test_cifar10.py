@@ -176,7 +176,7 @@ def test_an_order_comes_back_in_as_many_whole_epochs_as_hold_the_steps(tmp_path:
 # Figures
 
 
-def test_ratios_are_of_medians_and_against_the_faster_mode() -> None:
+def test_ratios_are_of_medians_against_the_faster_mode_and_speedups_of_rounds() -> None:
     seconds = {
         "ours_1": [1.0, 9.0, 2.0],
         "ours_pair": [3.0, 2.0, 2.5],
@@ -190,7 +190,7 @@ def test_ratios_are_of_medians_and_against_the_faster_mode() -> None:
     assert figures.pop("step_1_over_tensorflow") == pytest.approx(2 / 4)
     assert figures.pop("speedup_2") == pytest.approx(6 / 3)
     assert figures.pop("ceiling_speedup_2") == pytest.approx(2 * 2 / 2.5)
-    assert figures.pop("speedup_2_over_ceiling") == pytest.approx(2 / 1.6)
+    assert figures.pop("speedup_2_over_ceiling") == pytest.approx(np.median([2 / (2 / 3), 1.5 / 9, 3 / 1.6]))
     assert figures == {f"{name}_ms": pytest.approx(100 * np.median(values)) for name, values in seconds.items()}
 
 
