@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.ml import PipelineModel
+from pyspark.ml import Model
 from pyspark.sql import Column, SparkSession
 
 from sparkdl.spark.arrow_udf import Batch, arrow_udf
@@ -19,7 +19,7 @@ OUTPUTS = ("rawPrediction", "probability", "prediction")  # each a Param of that
 
 
 def register_function(
-    spark: SparkSession, name: str, model: RowScoring | PipelineModel, output: str = "prediction"
+    spark: SparkSession, name: str, model: RowScoring | Model, output: str = "prediction"
 ) -> Callable[..., Column]:
     """Make a model a function of SQL, for as long as the session lives.
 
@@ -29,9 +29,9 @@ def register_function(
         Of either kind, classic or Connect.
     name : str
         The function's name in SQL. A function that has it already is replaced, unless it is Spark's own.
-    model : DeepModel or PipelineModel
+    model : DeepModel, PipelineModel, CrossValidatorModel or TrainValidationSplitModel
         Such as a DeepClassificationModel. Of a pipeline, its last stage is taken; where a VectorAssembler makes what
-        that reads, the function takes the assembler's columns.
+        that reads, the function takes the assembler's columns. Of a tuned model, the best is taken.
     output : str, default "prediction"
         What the function gives: the model's "prediction" (double; an array for several outputs) or, of a classifier,
         its "probability" or "rawPrediction" (arrays, as SQL knows no Vectors), whatever columns they are named for.

@@ -7,9 +7,11 @@ from typing import Any
 
 from pyspark.ml import PipelineModel
 from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.tuning import CrossValidatorModel, TrainValidationSplitModel
 
 from sparkdl.spark.scoring import RowScoring, output_columns
 
+TUNED = CrossValidatorModel, TrainValidationSplitModel
 # Params that name what a stage adds; of one with none of these nobody knows what it does.
 ADDED = ("outputCol", "outputCols", "predictionCol", "rawPredictionCol", "probabilityCol", "leafCol", "varianceCol")
 
@@ -17,7 +19,8 @@ ADDED = ("outputCol", "outputCols", "predictionCol", "rawPredictionCol", "probab
 def scoring_stage(model: Any) -> RowScoring:
     """The model itself or, of a pipeline, its last stage, made to read what a VectorAssembler before it reads.
 
-    Stages that make columns it does not read, such as the StringIndexer of labels, are passed over.
+    Of a tuned model the best counts. Stages that make columns it does not read, such as the StringIndexer of labels,
+    are passed over.
 
     Raises
     ------
@@ -27,10 +30,11 @@ def scoring_stage(model: Any) -> RowScoring:
     stages = list(_flat(model))
     if not stages or not isinstance(stages[-1], RowScoring):
         received = type(model).__name__
-        if isinstance(model, PipelineModel):
+        if not stages or stages[-1] is not model:
             received += f" that ends in {type(stages[-1]).__name__}" if stages else " without stages"
         raise ValueError(
-            "model must be one of sparkdl's, such as a DeepClassificationModel, or a PipelineModel that ends in one, "
+            "model must be one of sparkdl's, such as a DeepClassificationModel, a PipelineModel that ends in one, or a "
+            "CrossValidatorModel or TrainValidationSplitModel whose best model is such, "
             f"received {received}; pass the stage."
         )
     last = stages.pop()
@@ -52,11 +56,13 @@ def scoring_stage(model: Any) -> RowScoring:
 
 
 def _flat(model: Any) -> Iterator[Any]:
-    if not isinstance(model, PipelineModel):
+    if isinstance(model, PipelineModel):
+        for stage in model.stages:
+            yield from _flat(stage)
+    elif isinstance(model, TUNED):
+        yield from _flat(model.bestModel)
+    else:
         yield model
-        return
-    for stage in model.stages:
-        yield from _flat(stage)
 
 
 def _added(stage: Any) -> set[str]:

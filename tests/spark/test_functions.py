@@ -13,6 +13,7 @@ from pyspark.errors import PythonException
 from pyspark.ml import PipelineModel
 from pyspark.ml.feature import MaxAbsScalerModel, SQLTransformer, StringIndexerModel, VectorAssembler
 from pyspark.ml.functions import array_to_vector
+from pyspark.ml.tuning import CrossValidatorModel, TrainValidationSplitModel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_cases import FEATURES, Array, a_model, arrays, centred, outputs, softmax
@@ -91,6 +92,18 @@ def test_a_pipeline_is_its_last_stage_that_reads_what_an_assembler_reads(spark: 
     )
 
 
+def test_a_tuned_model_is_its_best_one(spark: SparkSession, typed: DataFrame) -> None:
+    model = a_model()
+    expected = outputs(arrays(model), FEATURES).argmax(axis=1).tolist()
+    for tuned in (
+        CrossValidatorModel(PipelineModel([model]), avgMetrics=[0.5]),
+        TrainValidationSplitModel(model, validationMetrics=[0.5]),
+        PipelineModel([CrossValidatorModel(model, avgMetrics=[0.5])]),
+    ):
+        register_function(spark, "of_tuned", tuned)
+        assert result(typed.selectExpr("id", "of_tuned(doubles)")).tolist() == expected
+
+
 def _linear(model: Any) -> Array:
     weights = arrays(model)
     return FEATURES / 255 @ weights["dense_1/kernel"].astype(float) + weights["dense_1/bias"]
@@ -125,7 +138,14 @@ def test_what_cannot_be_a_function_is_refused(spark: SparkSession) -> None:
     skipping = VectorAssembler(inputCols=["a"], outputCol="scaled", handleInvalid="skip")
     model = a_model(featuresCol="scaled")
     for given, sentence in (
-        (scaled, "model must be one of sparkdl's.* or a PipelineModel that ends in one, received MaxAbsScalerModel; "),
+        (
+            scaled,
+            "model must be one of sparkdl's.* a PipelineModel that ends in one, .* received MaxAbsScalerModel; ",
+        ),
+        (
+            CrossValidatorModel(PipelineModel([model, scaled])),
+            "whose best model is such, received CrossValidatorModel that ends in MaxAbsScalerModel; pass the stage",
+        ),
         (PipelineModel([model, scaled]), "received PipelineModel that ends in MaxAbsScalerModel; pass the stage"),
         (PipelineModel([]), "received PipelineModel without stages"),
         (
@@ -137,7 +157,7 @@ def test_what_cannot_be_a_function_is_refused(spark: SparkSession) -> None:
         (PipelineModel([skipping, model]), "comes a VectorAssembler, which makes scaled; use"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            register_function(spark, "refused", given)  # type: ignore[arg-type]
+            register_function(spark, "refused", given)
     with pytest.raises(ValueError, match="output must be prediction for a DeepRegressionModel.*received 'probability'"):
         register_function(spark, "refused", a_model(DeepRegressionModel, ONE), output="probability")
     with pytest.raises(ValueError, match="output must be rawPrediction or prediction for .* with Hinge"):
