@@ -98,7 +98,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 cause = alarm.cause(PATIENCE_SECONDS) if error.secondary else None
                 if cause and cause.how == LOST and cause.rank is not None:
                     named = f"Worker {cause.rank} on {hosts[cause.rank]} cannot be reached any more: its machine has "
-                    named += f"not answered worker {rank}; see whether it runs and is connected."
+                    named += f"not answered worker {cause.witness(rank)}; see whether it runs and is connected."
                 if cause.how != RAISED if cause else not error.type:
                     time.sleep(PRECEDENCE_SECONDS if error.secondary else 0)
                     raise TaskFailure(named) from None

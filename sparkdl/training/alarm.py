@@ -41,6 +41,10 @@ class Cause(NamedTuple):
     how: bytes
     rank: int | None
 
+    def witness(self, rank: int) -> int:
+        """Who found that out, if it was told to the worker of this rank: all are connected to rank 0 alone."""
+        return 0 if self.rank else rank
+
 
 class Alarm:
     """One worker's end of it; a context manager, which tells the others of a death if it is left before `end`.

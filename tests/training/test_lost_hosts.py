@@ -167,7 +167,9 @@ def test_a_silent_host_is_noticed_and_named_and_no_other(
         for rank, rung in enumerate(cable.rung):
             assert rung.wait(max(0.0, cut + NOTICE_SECONDS - time.monotonic())), (cable.hosts, rank)
         # Worker 2 hears it from worker 0, and worker 1, alone now, has lost worker 0.
-        assert [alarm.cause(0) for alarm in cable.alarms] == [(LOST, 1), (LOST, 0), (LOST, 1)]
+        causes = [alarm.cause(0) for alarm in cable.alarms]
+        assert causes == [(LOST, 1), (LOST, 0), (LOST, 1)]
+        assert [cause.witness(rank) for rank, cause in enumerate(causes)] == [0, 1, 0]
     time.sleep(max(0.0, cut + NOTICE_SECONDS - time.monotonic()))
     assert not any(rung.is_set() for rung in mended.rung)
     mended.alarms[1].end(RAISED)
