@@ -137,17 +137,19 @@ def _new_directory(worker: str) -> Path:
 
 @contextlib.contextmanager
 def _meeting_place(hosts: list[str], rank: int, ports: range, worker: str) -> Iterator[tuple[dict[str, Any], Alarm]]:
-    """Where the others reach this worker: its `address`, and a `port` for JAX's coordinator; and its alarm."""
+    """Where the others reach this worker: its `address`, and the first's `port` for JAX's coordinator; its alarm."""
+    place: dict[str, Any] = {}
     try:
-        address = own_address(hosts[rank], hosts)
+        place["address"] = own_address(hosts[rank], hosts)
         with contextlib.ExitStack() as opened:
-            reservation = opened.enter_context(reserve_port(address, ports))
-            alarm = Alarm(address, ports)
+            if rank == 0 and len(hosts) > 1:
+                place["port"] = opened.enter_context(reserve_port(place["address"], ports)).getsockname()[1]
+            alarm = Alarm(place["address"], ports)
             closing = opened.pop_all()
     except OSError as error:
         raise TaskFailure(f"{worker}: {error.strerror or error}.") from None
     with closing, alarm:
-        yield {"address": address, "port": reservation.getsockname()[1]}, alarm
+        yield place, alarm
 
 
 @contextlib.contextmanager
@@ -222,7 +224,7 @@ def _train(
         rows=[peer["rows"][0] for peer in peers],
         validation_rows=[peer["rows"][1] for peer in peers],
         addresses=[peer["address"] for peer in peers],
-        port=peers[0]["port"],
+        port=peers[0].get("port", 0),
         start_seconds=START_SECONDS,
     )
     for number, initial in enumerate(plan.initial):

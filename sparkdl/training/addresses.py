@@ -140,7 +140,7 @@ def _bind(host: str, ports: range, reuse: bool) -> socket.socket:
     raise OSError(
         errno.EADDRINUSE,
         f"all ports of sparkdl.ports, {ports.start}-{ports.stop - 1}, are taken on {host}; give sparkdl.ports more, "
-        "at least two for every worker that trains on a machine at a time",
+        "two for the first worker of a fit and one for each other that trains on a machine at a time",
     )
 
 

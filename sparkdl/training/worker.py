@@ -46,7 +46,7 @@ class Job:
     addresses : list of str
         The numeric address of every worker's machine, in the order of ranks.
     port : int
-        Of rank 0's machine, at which it brings the workers together.
+        Of rank 0's machine, at which it brings several workers together.
     start_seconds : float
         How long to wait for the others at the start.
     """

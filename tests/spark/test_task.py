@@ -11,6 +11,7 @@ import pytest
 
 from sparkdl.spark import task
 from sparkdl.spark.environment import worker_environment
+from sparkdl.training.addresses import ANY_PORT, listen
 
 HOSTS = ["a", "b", "a", "a"]
 
@@ -117,3 +118,17 @@ def test_a_failure_is_found_in_sparks_own_words() -> None:
     text = f"Job aborted: {task.TaskFailure('Worker 1 on b: its process died.')} at org.apache.spark"
     assert task.failure_in(text) == "Worker 1 on b: its process died."
     assert task.failure_in("Job aborted") is None
+
+
+def test_only_the_first_of_several_workers_takes_a_port_for_the_coordinator() -> None:
+    with listen("127.0.0.1", ANY_PORT) as free:
+        port = free.getsockname()[1]
+    one = range(port, port + 1)
+    for hosts, rank in ((["127.0.0.1"], 0), (["127.0.0.1"] * 2, 1)):
+        with task._meeting_place(hosts, rank, one, "Worker") as (place, _):
+            assert place == {"address": "127.0.0.1"}
+    with (
+        pytest.raises(task.TaskFailure, match="two for the first worker of a fit"),
+        task._meeting_place(["127.0.0.1"] * 2, 0, one, "Worker 0"),
+    ):
+        pass
