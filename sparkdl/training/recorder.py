@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,7 @@ class Recorder:
         self._epoch = time.time() - time.perf_counter()  # the system's clock may be set while a fit runs
         self.events: list[dict[str, Any]] = []
         self._stamps: dict[tuple[int, int], float] = {}
+        self._lock = threading.Lock()
         self._placed: dict[int, tuple[int, float, float]] = {}
 
     def now(self) -> float:
@@ -92,8 +94,9 @@ class Recorder:
         self._placed[step] = (epoch, asked, self.now())
 
     def stamp(self, moment: Any, step: Any) -> np.ndarray[Any, Any]:
-        """Called by the step's program; gives 0."""
-        self._stamps[int(step), int(moment)] = self.now()
+        """Called by the step's program; gives 0. Where a process has several devices, the last one's moment counts."""
+        with self._lock:  # or one that has looked at the clock could write after one that looked later
+            self._stamps[int(step), int(moment)] = self.now()
         return np.zeros((), np.int32)
 
     def finish(self, first: int, last: int, rows: int, sent: int) -> list[dict[str, Any]]:

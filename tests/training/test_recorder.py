@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -51,6 +53,31 @@ def test_a_step_is_cut_at_its_stamps(monkeypatch: pytest.MonkeyPatch) -> None:
     cut = [(event["phase"], event["start"], event["seconds"]) for event in events]
     assert cut == [("batch", 2.0, 1.0), ("step", 3.0, 2.0), ("exchange", 5.0, 4.0), ("step", 9.0, 1.0)]
     assert {(event["epoch"], event["step"], event["steps"]) for event in events} == {(1, 15, 10)}
+
+
+def test_of_several_devices_in_a_process_the_last_stamp_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, stamped = threading.Event(), threading.Event()
+
+    def now(recorder: Recorder) -> float:
+        if threading.current_thread() is not early:
+            return 11.0
+        asked.set()
+        stamped.wait(0.5)  # which the other's stamp ends, if it need not wait for this one
+        return 10.0
+
+    monkeypatch.setattr(Recorder, "now", now)
+    recorder = Recorder()
+    early = threading.Thread(target=recorder.stamp, args=(ENDED, 0))
+    early.start()
+    assert asked.wait(5)
+    recorder.stamp(ENDED, 0)
+    stamped.set()
+    early.join(5)
+    recorder.stamp(COMPUTED, 0)
+    recorder.stamp(EXCHANGED, 0)
+    recorder.placed(0, 0, 1.0)
+    *_, end = recorder.finish(0, 1, rows=1, sent=1)
+    assert (end["start"], end["seconds"]) == (11.0, 0.0)
 
 
 def test_an_exchange_begins_when_the_last_worker_is_ready() -> None:
