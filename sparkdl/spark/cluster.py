@@ -240,16 +240,17 @@ def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: 
         f"labelCol {label!r} holds {rounded}; subtract a start from it and scale it, or set computeDtype to float64."
         for rounded in sorted({event["rounded"] for event in done} - {None})[:1]
     ]
-    marks = [began, *(max(event[mark] for event in done) for mark in ("began", "read", "joined")), first["ended"]]
-    spark, read, start, _ = map(float, np.diff(marks))
+    started, read, joined = (max(event[mark] for event in done) for mark in ("began", "read", "joined"))
+    began, now = _on_clock_of_workers((began, time.time()), (started, first["ended"]))
     busy = sum(run["training_seconds"] + run["compile_seconds"] for run in first["runs"])
-    of_job = {"spark": spark, "read": read, "start": start, "return": max(0.0, time.time() - marks[3] - busy)}
+    back = max(0.0, now - joined - busy)
+    of_job = {"spark": started - began, "read": read - started, "start": joined - read, "return": back}
     fitted = []
     for number in runs:
         run = first["runs"][number]
         if run["events"]:
-            back = max(0.0, time.time() - first["ended"])
-            run["events"].append({"phase": "return", "start": first["ended"], "seconds": back, "bytes": len(data)})
+            end = {"phase": "return", "start": first["ended"], "seconds": now - first["ended"], "bytes": len(data)}
+            run["events"].append(end)
         own = {"compile": run["compile_seconds"], "training": run["training_seconds"]}
         timings = {phase: (of_job | own)[phase] for phase in PHASES}
         events = split_exchanges([event["runs"][number]["events"] for event in done])
@@ -258,3 +259,13 @@ def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: 
         facts["notes"] = [*notes, *facts["notes"]]
         fitted.append(Fitted(weights.get(str(number), {}), history, workers, timings, facts, events, skipped))
     return fitted
+
+
+def _on_clock_of_workers(own: tuple[float, float], theirs: tuple[float, float]) -> tuple[float, float]:
+    """The times by the driver's clock when the job began and ended, by the clock of rank 0, whose work lies in between.
+
+    Clocks that let it lie there are taken to agree. Otherwise its host's is as little off as can be.
+    """
+    least, most = theirs[1] - own[1], theirs[0] - own[0]
+    off = max(least, min(most, 0.0))
+    return own[0] + off, own[1] + off

@@ -113,7 +113,8 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             if run["events"]:
                 events = [*recorder.events, *run["events"]]
                 run["events"] = [event | {"start": event["start"] + alarm.offset} for event in events]
-        times = {"began": began, "read": read, "ended": time.time()}
+        times = {"began": began, "read": read, "joined": done["joined"], "ended": time.time()}
+        times = {name: at + alarm.offset for name, at in times.items()}  # of rank 0's clock
         told = {"host": hosts[rank], "rows": rows[0], "skipped": skipped, "classes": classes, "rounded": rounded}
         yield _result(rank, "done", 0, json.dumps(done | times | told).encode())
         with weights:  # whose file is open still and gone already, so that nothing is left if Spark ends this process

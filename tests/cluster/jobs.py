@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pyspark import BarrierTaskContext
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import DataFrame, SparkSession
@@ -55,12 +56,26 @@ def fit(session: SparkSession, **params: Any) -> dict[str, Any]:
     """Train: weights, where workers were, and what the summary says."""
     began = time.time()
     model = estimator(**params).fit(frame(session))
+    events = model.summary.timeline
     return {
+        "timings": model.summary.timings,
+        "span": None if events.empty else float((events["start"] + events["seconds"]).max()),  # from the first start
         "weights": digest(model.weights),
         "hosts": [worker["host"] for worker in model.summary.workers],
         "resumed": model.summary.resumedFrom,
         "seconds": time.time() - began,
     }
+
+
+def clocks(session: SparkSession, slots: int) -> dict[str, float]:
+    """What Python's clock says on the host of each slot, by host."""
+
+    def told(_: Any) -> Any:
+        context = BarrierTaskContext.get()
+        context.barrier()
+        yield context.getTaskInfos()[context.partitionId()].address.rpartition(":")[0], time.time()
+
+    return dict(session.sparkContext.parallelize(range(slots), slots).barrier().mapPartitions(told).collect())
 
 
 def rows_of(scored: DataFrame) -> str:

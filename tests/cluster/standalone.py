@@ -23,6 +23,7 @@ SPARK = Path(pyspark.__file__).parent
 CLASS = str(SPARK / "bin" / "spark-class")
 PORT = 7077
 READY_SECONDS = 90.0
+CLOCK, AHEAD = Path(__file__).with_name("clock"), 3600  # a folder for Python's path, and the seconds it then is ahead
 SETTINGS = {
     "spark.executor.memory": "700m",
     "spark.driver.memory": "700m",
@@ -101,8 +102,9 @@ class Standalone:
         self._start(host, "worker", "Worker", *arguments)
 
     def environment(self, host: Host) -> dict[str, str]:
-        """Of this cluster's processes on a host."""
-        return environment(host, self._user)
+        """Of this cluster's processes on a host; on the second worker's clocks can be ahead (see `CLOCK`)."""
+        ahead = {"CLOCK_AHEAD": str(AHEAD)} if host is self.workers[1] else {}
+        return environment(host, self._user, **ahead)
 
     def _start(self, host: Host, log: str, kind: str, *arguments: str) -> None:
         command = [CLASS, f"org.apache.spark.deploy.{log}.{kind}", *arguments, "--webui-port", "0"]
