@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import re
 import shutil
@@ -12,12 +13,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-NETWORK = "10.213.9"
+NETWORK, NETWORK_6, UNPLUGGED = "10.213.9", "fd00:213:9", "10.213.10"
 SWITCH = "switch"
 LOCAL, SMALL_DISK = "local", "256m"  # folder of Spark's local disk, which on the last host is a small one
-# Own name as Debian and Ubuntu write it, which no other host could reach; the last host's name resolves to nothing.
+# Own name as Debian and Ubuntu write it, which no other host could reach. The second worker's means an interface that
+# is down, as all hosts have one, and the last host's name resolves to nothing.
 NAMES = "127.0.0.1 localhost\n::1 localhost\n"
-OWN_NAME = "127.0.1.1 {}\n"
 RUN = 'hostname "$1" && ip link set lo up && shift && exec "$@"'
 
 
@@ -26,6 +27,7 @@ class Host:
 
     Attributes
     ----------
+    number : int
     name : str
     address : str
         At which the others reach it.
@@ -34,12 +36,21 @@ class Host:
     """
 
     def __init__(self, number: int, owner: str, root: Path) -> None:
+        self.number = number
         self.name = f"host{number}"
         self.address = f"{NETWORK}.{10 + number}"
         self.folder = root / self.name
         self.namespace = f"{owner}-{self.name}"
         self._switch = f"{owner}-{SWITCH}"
         self._started: list[subprocess.Popen[str]] = []
+
+    def over_ipv6(self) -> Host:
+        """The same host, as the others reach it by IPv6, with another folder."""
+        other = copy.copy(self)
+        other.address = f"[{NETWORK_6}::{10 + self.number}]"
+        other.folder = self.folder / "ipv6"
+        other.folder.mkdir()
+        return other
 
     def start(
         self,
@@ -183,7 +194,9 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
         for host, own in zip(hosts, settings, strict=True):
             host.folder.mkdir(parents=True)
             own.mkdir(parents=True)  # of which `ip netns exec` lays each file over that of /etc
-            (own / "hosts").write_text(NAMES + (OWN_NAME.format(host.name) if host is not hosts[-1] else ""))
+            unplugged = f"{UNPLUGGED}.{10 + host.number}"
+            means = {2: unplugged, number - 1: None}.get(host.number, "127.0.1.1")
+            (own / "hosts").write_text(NAMES + (f"{means} {host.name}\n" if means else ""))
             (own / "resolv.conf").write_text("")
             (own / "nsswitch.conf").write_text("hosts: files\n")
             run("ip", "netns", "add", host.namespace)
@@ -204,6 +217,9 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
                 f"{owner}-{SWITCH}",
             )
             run(*there, "address", "add", f"{host.address}/24", "dev", "eth0")
+            run(*there, "address", "add", f"{NETWORK_6}::{10 + host.number}/64", "dev", "eth0", "nodad")
+            run(*there, "link", "add", "eth1", "type", "veth", "peer", "name", "eth2")
+            run(*there, "address", "add", f"{unplugged}/24", "dev", "eth1")
             for device in ("lo", "eth0"):
                 run(*there, "link", "set", device, "up")
             run(*switch, "link", "set", port, "master", "bridge", "up")

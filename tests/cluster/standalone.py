@@ -41,12 +41,14 @@ def environment(host: Host, user: int | None = None, **more: str) -> dict[str, s
     """Of Spark's processes on a host, which are root's or another user's."""
     java = find_java()
     assert java is not None
+    ipv6 = str(host.address.startswith("[")).lower()
     own = {
         "JAVA_HOME": java,
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.net.preferIPv6Addresses={ipv6}",
         "SPARK_DAEMON_MEMORY": "192m",
         "SPARK_HOME": str(SPARK),
         "SPARK_LOCAL_IP": host.address,
+        "SPARK_PREFER_IPV6": ipv6,
     }
     for name, folder in (("SPARK_LOCAL_DIRS", LOCAL), ("SPARK_WORKER_DIR", "work"), ("TMPDIR", "tmp")):
         own[name] = str(host.folder / (folder if user is None else f"{folder}-{user}"))

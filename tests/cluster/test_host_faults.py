@@ -105,6 +105,24 @@ def test_a_host_cut_off_for_20_seconds_changes_nothing(
     assert told["weights"] == undisturbed
 
 
+def test_a_driver_cut_off_for_good_leaves_nothing_that_trains(
+    patient: Driver, cluster: Standalone, undisturbed: str, tmp_path: Path
+) -> None:
+    with training(patient, cluster, tmp_path) as (fitting, there):
+        cluster.driver_host.plug(False)
+        try:
+            wait_until(lambda: not any(host.trainers() for host in there), RECOVERY_SECONDS, patient.last_words)
+            told = patient.outcome(fitting, RECOVERY_SECONDS)
+        finally:
+            cluster.driver_host.plug(True)
+    assert told["error"] == "RuntimeError"
+    assert "numWorkers is 2 but the cluster has 0 slots since Spark lost its executors on" in told["message"]
+    assert all(host.address in told["message"] for host in there)
+    resumed = patient.run("fit", seconds=RECOVERY_SECONDS, checkpointDir=str(tmp_path), **LONG)
+    assert resumed["weights"] == undisturbed
+    assert resumed["resumed"]
+
+
 def test_without_a_host_to_replace_it_the_fit_says_which_is_lost(
     patient: Driver, cluster: Standalone, undisturbed: str, tmp_path: Path
 ) -> None:

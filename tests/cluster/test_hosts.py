@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from standalone import Driver
+from hosts import Host
+from standalone import Driver, Standalone
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -32,3 +33,11 @@ def test_cross_validation_on_hosts_finds_what_it_finds_on_one_machine(driver: Dr
     there = driver.run("cross_validate", seconds=240, workers=1, parallelism=2)
     assert there == laptop.run("cross_validate", seconds=240, workers=1, parallelism=1)
     assert there[1] > there[0]
+
+
+def test_hosts_that_know_each_other_by_ipv6_train_together(hosts: list[Host], laptop: Driver) -> None:
+    with Standalone([host.over_ipv6() for host in hosts[:3]]) as cluster, cluster.driver() as driver:
+        there = driver.run("fit", numWorkers=2, maxIter=3, progress="on")
+    assert there["weights"] == laptop.run("fit", numWorkers=2, maxIter=3)["weights"]
+    assert len(set(there["hosts"])) == 2
+    assert all(host.count(":") > 1 for host in there["hosts"])
