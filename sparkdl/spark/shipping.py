@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copyreg
+import io
 import json
 import sys
 import sysconfig
 import threading
+from collections import ChainMap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import jax
 from pyspark import cloudpickle
 
 from sparkdl.classes import own_classes
@@ -42,7 +47,7 @@ def packed_classes(*specs: Spec) -> bytes:
         return b""
     with _by_value(_own_modules()):
         try:
-            data: bytes = cloudpickle.dumps(list(classes.values()))
+            data = _pickled(list(classes.values()))
         except Exception as error:
             name = next((name for name, found in classes.items() if not _can_be_sent(found)), ", ".join(classes))
             raise ValueError(
@@ -52,9 +57,24 @@ def packed_classes(*specs: Spec) -> bytes:
     return json.dumps(list(classes)).encode() + b"\n" + data
 
 
+def _pickled(value: Any) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream).dump(value)
+    return stream.getvalue()
+
+
+def _without_arguments(function: Any) -> tuple[Any, ...]:
+    """What pickle is to make a `jax.custom_vjp` from: its class by itself cannot be called without a function."""
+    return copyreg._reconstructor, (type(function), object, None), vars(function)  # type: ignore[attr-defined]
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    dispatch_table = ChainMap({jax.custom_vjp: _without_arguments}, cloudpickle.Pickler.dispatch_table)
+
+
 def _can_be_sent(found: type[Spec]) -> bool:
     try:
-        cloudpickle.dumps(found)
+        _pickled(found)
     except Exception:
         return False
     return True

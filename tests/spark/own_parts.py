@@ -17,10 +17,28 @@ LIMIT = 2.0
 ABOVE = np.array([0.0, 1.0], "float32")
 
 
-@jax.jit
-def slanted(excess: Array, share: float) -> Array:
+@jax.custom_vjp
+def bent(excess: Array, share: float) -> Array:
     """(share - 1) * excess below 0, share * excess above."""
     return jnp.where(excess < 0, (share - 1) * excess, share * excess)
+
+
+def _bent_forward(excess: Array, share: float) -> tuple[Array, tuple[Array, float]]:
+    return bent(excess, share), (excess, share)
+
+
+def _bent_backward(kept: tuple[Array, float], change: Array) -> tuple[Array, Array]:
+    excess, share = kept
+    return change * jnp.where(excess < 0, share - 1, share), (change * excess).sum()
+
+
+bent.defvjp(_bent_forward, _bent_backward)
+
+
+@jax.jit
+def slanted(excess: Array, share: float) -> Array:
+    """`bent`, compiled."""
+    return bent(excess, share)
 
 
 @dataclass(frozen=True)
