@@ -26,20 +26,27 @@ ALONE = (
 )
 
 
-# What `make test` leaves to `make test-all`: faults, clusters, mutations, and what takes most of its time to start.
+# What `make test` leaves to `make test-all`: faults, clusters, mutations, real processes, and what mostly starts something.
 SLOW = (
     "tests/benchmarks/",
     "tests/cluster/",
     "tests/faults/",
     "tests/fuzz/",
+    "tests/spark/test_benchmark_order.py",
     "tests/spark/test_citizen.py",
     "tests/spark/test_custom.py",
     "tests/spark/test_everywhere.py",
+    "tests/spark/test_interpreter.py",
     "tests/spark/test_quickstart.py",
     "tests/spark/test_readme.py",
     "tests/spark/test_sent_frames.py",
+    "tests/spark/test_spark_docs.py",
+    "tests/training/test_fork_server.py",
+    "tests/training/test_lost_hosts.py",
     "tests/training/test_memory.py",
     "tests/training/test_object_store.py",
+    "tests/training/test_timeline.py::test_a_browser",
+    "tests/training/test_worker.py",
     "tests/test_benchmarks.py",
 )
 
