@@ -26,7 +26,7 @@ ALONE = (
 )
 
 
-# What `make test` leaves to `make test-all`: faults, clusters, mutations, real processes, and what mostly starts something.
+# What `make test` leaves to `make test-slow`: faults, clusters, mutations, real processes, what mostly waits.
 SLOW = (
     "tests/benchmarks/",
     "tests/cluster/",
