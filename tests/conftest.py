@@ -41,6 +41,7 @@ SLOW = (
     "tests/spark/test_readme.py",
     "tests/spark/test_sent_frames.py",
     "tests/spark/test_spark_docs.py",
+    "tests/spark/test_unchanged.py",
     "tests/training/test_fork_server.py",
     "tests/training/test_lost_hosts.py",
     "tests/training/test_memory.py",
