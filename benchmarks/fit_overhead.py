@@ -31,12 +31,12 @@ from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
-from sparkdl.spark.environment import MEMORY, TUNABLES
+from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
 from sparkdl.training import AllReduce
-from sparkdl.training.batches import Plan
-from sparkdl.training.exchange import WORKERS
-from sparkdl.training.recorder import Recorder, sampling
-from sparkdl.training.step import Settings, initial_state, make_step, replicate
+from sparkdl.training.data.batches import Plan
+from sparkdl.training.exchanges.exchange import WORKERS
+from sparkdl.training.records.recorder import Recorder, sampling
+from sparkdl.training.step.step import Settings, initial_state, make_step, replicate
 
 NETWORK = Network(
     [

@@ -40,7 +40,8 @@ def load_each(folder: Path, seeds: range) -> None:
     from mutations import MUTATIONS
     from verdicts import cases, contents, names, save, trap
 
-    from sparkdl.spark import local_session, persistence
+    from sparkdl.spark import local_session
+    from sparkdl.spark.saving import persistence
 
     session = local_session("local[1]", **{"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 1})
     session.sparkContext.setLogLevel("OFF")  # it tells of every damaged file

@@ -30,7 +30,7 @@ def own_classes(value: Any) -> Iterator[tuple[str, type[Spec]]]:
 
 
 def install(shipped: bytes) -> None:
-    """Have `Spec.from_json` find the classes that `spark/shipping.py` packed, before all others of their names.
+    """Have `Spec.from_json` find the classes that `spark/driver/shipping.py` packed, before all others of their names.
 
     Specs are to be read right afterwards: another model's classes may have the same names.
 

@@ -32,6 +32,9 @@ SLOW = (
     "tests/cluster/",
     "tests/faults/",
     "tests/fuzz/",
+    "tests/launch/test_fork_server.py",
+    "tests/launch/test_lost_hosts.py",
+    "tests/launch/test_worker.py",
     "tests/spark/test_benchmark_order.py",
     "tests/spark/test_citizen.py",
     "tests/spark/test_custom.py",
@@ -42,13 +45,10 @@ SLOW = (
     "tests/spark/test_sent_frames.py",
     "tests/spark/test_spark_docs.py",
     "tests/spark/test_unchanged.py",
-    "tests/training/test_fork_server.py",
-    "tests/training/test_lost_hosts.py",
+    "tests/test_benchmarks.py",
     "tests/training/test_memory.py",
     "tests/training/test_object_store.py",
     "tests/training/test_timeline.py::test_a_browser",
-    "tests/training/test_worker.py",
-    "tests/test_benchmarks.py",
 )
 
 

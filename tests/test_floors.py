@@ -16,7 +16,7 @@ FLOORS = {
     **dict.fromkeys(["specs", "classes", "compiler", "decoding", "dtypes", "lazy"], 0),
     **dict.fromkeys(["datasets", "report", "evaluation", "places", "synonyms"], 0),
     **dict.fromkeys(["network", "contract", "graph", "transfer"], 1),
-    "training": 2,
+    **dict.fromkeys(["training", "launch"], 2),
     **dict.fromkeys(["spark", "quickstart"], 3),
 }
 UPSTAIRS = [name for name, floor in FLOORS.items() if floor == 3]
@@ -65,7 +65,7 @@ def test_only_the_top_floor_knows_spark(name: str) -> None:
     assert not outsiders or room(name) in UPSTAIRS
 
 
-SHIPPING = ("spark/shipping.py", "classes.py")  # of a program's own classes to its workers, as Spark does
+SHIPPING = ("spark/driver/shipping.py", "classes.py")  # of a program's own classes to its workers, as Spark does
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name not in SHIPPING])

@@ -21,10 +21,8 @@ from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.network import count_weights
 from sparkdl.optimizers import SGD, Momentum, Optimizer
 from sparkdl.training import AllReduce, Exchange, ParameterAveraging, ShardedAllReduce, Training
-from sparkdl.training.batches import Rows, Shard
-from sparkdl.training.collectives import meet
-from sparkdl.training.compilation import kept_by_every_process
-from sparkdl.training.exchange import (
+from sparkdl.training.data.batches import Rows, Shard
+from sparkdl.training.exchanges.exchange import (
     WORKERS,
     Agreed,
     Moment,
@@ -35,8 +33,11 @@ from sparkdl.training.exchange import (
     ring_bytes,
     scaled,
 )
+from sparkdl.training.exchanges.threshold import ThresholdSharing
+from sparkdl.training.group.collectives import meet
 from sparkdl.training.loop import Share, train
-from sparkdl.training.step import (
+from sparkdl.training.step.compilation import kept_by_every_process
+from sparkdl.training.step.step import (
     Settings,
     abstract_rows,
     initial_state,
@@ -46,7 +47,6 @@ from sparkdl.training.step import (
     replicate,
     spread,
 )
-from sparkdl.training.threshold import ThresholdSharing
 
 LOSS = SoftmaxCrossEntropy()
 SEED = 0

@@ -11,7 +11,7 @@ import numpy as np
 from contestants.exchange_link import RATES
 from scipy.optimize import nnls
 
-from sparkdl.training.exchange import gathered_bytes, ring_bytes
+from sparkdl.training.exchanges.exchange import gathered_bytes, ring_bytes
 
 FREQUENCY = 5  # of parameter averaging
 FORMS = (

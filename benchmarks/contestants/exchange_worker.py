@@ -84,9 +84,9 @@ def _joined(seat: Seat) -> Any:
     enter(Place(seat.namespace, seat.address))
     import jax
 
-    from sparkdl.training import exchange
-    from sparkdl.training.collectives import meet
-    from sparkdl.training.gloo import bind_gloo, widen_send_buffers
+    from sparkdl.training.exchanges import exchange
+    from sparkdl.training.group.collectives import meet
+    from sparkdl.training.group.gloo import bind_gloo, widen_send_buffers
 
     jax.config.update("jax_compilation_cache_dir", os.environ["TMPDIR"] + "/compiled")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sparkdl.decoding.layout import Layout
-from sparkdl.spark.row_bytes import Intake, prepared
-from sparkdl.training.batches import Plan, epoch_order
+from sparkdl.spark.tasks.row_bytes import Intake, prepared
+from sparkdl.training.data.batches import Plan, epoch_order
 
 Array = np.ndarray[Any, Any]
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 def shares(dataset: DataFrame, features: str, label: str, workers: int, dtype: str = "float32") -> list[Array]:
     """For every worker the ids of its rows, in the order of its shard.
 
-    A row's hash decides both (see `sparkdl.spark.row_bytes`); rows that are equal may change places.
+    A row's hash decides both (see `sparkdl.spark.tasks.row_bytes`); rows that are equal may change places.
 
     Parameters
     ----------

@@ -32,9 +32,9 @@ from sparkdl.network import named_arrays, nested_weights
 from sparkdl.optimizers import SGD
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import AllReduce
-from sparkdl.training.batches import Rows
-from sparkdl.training.exchange import WORKERS
-from sparkdl.training.step import Settings, initial_state, make_step, place, replicate
+from sparkdl.training.data.batches import Rows
+from sparkdl.training.exchanges.exchange import WORKERS
+from sparkdl.training.step.step import Settings, initial_state, make_step, place, replicate
 
 
 def conv(name: str, bias: float) -> Conv:

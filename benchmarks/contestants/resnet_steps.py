@@ -16,9 +16,9 @@ from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.network import Network
 from sparkdl.optimizers import SGD
 from sparkdl.training import AllReduce
-from sparkdl.training.batches import Rows
-from sparkdl.training.exchange import WORKERS
-from sparkdl.training.step import Settings, initial_state, make_step, place, replicate
+from sparkdl.training.data.batches import Rows
+from sparkdl.training.exchanges.exchange import WORKERS
+from sparkdl.training.step.step import Settings, initial_state, make_step, place, replicate
 
 STEP_SIZE = 0.01
 WARM_UP = 2  # steps beyond the first, for what is set up lazily

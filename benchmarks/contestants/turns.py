@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from contestants.serve import FAREWELL_SECONDS, Spec, Turn
 
-from sparkdl.spark.environment import MEMORY, TUNABLES
+from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
 
 READY_SECONDS = 900.0  # to import, compile and warm up, while all the others do
 TURN_SECONDS, STEP_SECONDS = 300.0, 5.0  # the longest that a turn may take: so much, and so much more for every step

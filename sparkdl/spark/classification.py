@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel
-from sparkdl.spark.heads import classes, probabilities, raw_scores
-from sparkdl.spark.params import DeepArguments
+from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
+from sparkdl.spark.tasks.heads import classes, probabilities, raw_scores
 from sparkdl.training.options import Training
 
 

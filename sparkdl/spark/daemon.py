@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from sparkdl.spark.environment import MEMORY, TUNABLES
+from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
 
 
 def load() -> None:
     """Import what tasks need."""
-    import sparkdl.spark.measuring
-    import sparkdl.spark.task  # noqa: F401
+    import sparkdl.spark.tasks.measuring
+    import sparkdl.spark.tasks.task  # noqa: F401
 
     gc.freeze()  # its pages stay shared
 
@@ -28,7 +28,7 @@ def main() -> None:
     """Be Spark's daemon."""
     from pyspark import daemon
 
-    from sparkdl.training.fork_server import open_fork_server
+    from sparkdl.launch.fork_server import open_fork_server
 
     load()
     open_fork_server()

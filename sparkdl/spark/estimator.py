@@ -15,17 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkdl.decoding.layout import Array
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.base import Weights
-from sparkdl.spark import cluster, columns
-from sparkdl.spark.params import DeepArguments, DeepParams
-from sparkdl.spark.persistence import Saved
-from sparkdl.spark.preparation import prepare
-from sparkdl.spark.progress import wanted
+from sparkdl.spark.driver import cluster, columns
+from sparkdl.spark.driver.preparation import prepare
+from sparkdl.spark.driver.progress import wanted
+from sparkdl.spark.driver.tuning import given, shared_fits
+from sparkdl.spark.params.params import DeepArguments, DeepParams
+from sparkdl.spark.params.warm_start import WarmStart
 from sparkdl.spark.remote import Shipped
+from sparkdl.spark.saving.persistence import Saved
+from sparkdl.spark.saving.weight_rows import read_only
 from sparkdl.spark.scoring import Outputs, RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tuning import given, shared_fits
-from sparkdl.spark.warm_start import WarmStart
-from sparkdl.spark.weight_rows import read_only
 from sparkdl.training.options import MOST_ROWS, MOST_SEED, Training
 
 

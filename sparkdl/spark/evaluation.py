@@ -12,15 +12,15 @@ from pyspark.sql import DataFrame
 from sparkdl.decoding.layout import Array
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.losses import Loss, SoftmaxLoss
-from sparkdl.spark import columns
 from sparkdl.spark.classification import DeepClassificationModel
-from sparkdl.spark.forward import Scoring
-from sparkdl.spark.heads import classes
-from sparkdl.spark.interpreter import complaint_in
-from sparkdl.spark.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
+from sparkdl.spark.driver import columns
+from sparkdl.spark.driver.interpreter import complaint_in
+from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.old_spark import to_arrow
 from sparkdl.spark.remote import parallelism
-from sparkdl.spark.shipping import packed_classes
+from sparkdl.spark.tasks.forward import Scoring
+from sparkdl.spark.tasks.heads import classes
+from sparkdl.spark.tasks.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
 
 if TYPE_CHECKING:
     from sparkdl.spark.estimator import DeepModel

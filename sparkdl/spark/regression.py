@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel
-from sparkdl.spark.heads import every_prediction, first_prediction
-from sparkdl.spark.params import DeepArguments
+from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
+from sparkdl.spark.tasks.heads import every_prediction, first_prediction
 from sparkdl.training.options import Training
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from sparkdl.spark.old_spark import OLD, refuse_connect
-from sparkdl.training.addresses import without_brackets
+from sparkdl.training.group.addresses import without_brackets
 
 if TYPE_CHECKING:
     from pyspark import Broadcast

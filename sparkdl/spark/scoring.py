@@ -10,15 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkdl.decoding.layout import Layout
-from sparkdl.spark import columns
-from sparkdl.spark.forward import Scoring, packed
-from sparkdl.spark.heads import Heads
-from sparkdl.spark.inference import scored
-from sparkdl.spark.interpreter import check_interpreter
-from sparkdl.spark.params import DeepParams
-from sparkdl.spark.persistence import Saved
+from sparkdl.spark.driver import columns
+from sparkdl.spark.driver.interpreter import check_interpreter
+from sparkdl.spark.driver.shipping import packed_classes
+from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.remote import Shipped, carried, over_connect
-from sparkdl.spark.shipping import packed_classes
+from sparkdl.spark.saving.persistence import Saved
+from sparkdl.spark.tasks.forward import Scoring, packed
+from sparkdl.spark.tasks.heads import Heads
+from sparkdl.spark.tasks.inference import scored
 
 Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `heads.py`), and whether it is a Vector
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from sparkdl.training.records.scaling import scaling_report
+from sparkdl.training.records.timeline import Timeline
 from sparkdl.training.results import Epoch
-from sparkdl.training.scaling import scaling_report
-from sparkdl.training.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +92,7 @@ class TrainingSummary:
 
     def plot(self) -> Figure:
         """Loss and metric, in training and validation, with the best check marked, as a matplotlib Figure."""
-        from sparkdl.training.learning_curves import learning_figure
+        from sparkdl.training.records.learning_curves import learning_figure
 
         return learning_figure(self.history, self.metric, self.facts.get("best"))
 

@@ -16,20 +16,20 @@ from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
-from sparkdl.training.batches import Plan
-from sparkdl.training.checkpoints import CheckpointFolder, decode
-from sparkdl.training.collectives import from_first, meet, summed
-from sparkdl.training.compilation import kept_by_every_process
-from sparkdl.training.exchange import Exchange
-from sparkdl.training.feed import feed
-from sparkdl.training.logs import LogWriter, NullWriter
-from sparkdl.training.meter import Meter, Report
+from sparkdl.training.checkpoints.checkpoints import CheckpointFolder, decode
+from sparkdl.training.data.batches import Plan
+from sparkdl.training.data.feed import feed
+from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.group.collectives import from_first, meet, summed
 from sparkdl.training.options import Training
-from sparkdl.training.programs import Program, initialization
-from sparkdl.training.recorder import Recorder, is_sampled, sampling
+from sparkdl.training.records.logs import LogWriter, NullWriter
+from sparkdl.training.records.meter import Meter, Report
+from sparkdl.training.records.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
-from sparkdl.training.step import Settings, abstract_rows, initial_state, local_workers, replicate
+from sparkdl.training.step.compilation import kept_by_every_process
+from sparkdl.training.step.programs import Program, initialization
+from sparkdl.training.step.step import Settings, abstract_rows, initial_state, local_workers, replicate
 from sparkdl.training.stopping import Stopper, are_finite, diverged
 from sparkdl.transfer import started_from
 

@@ -11,10 +11,10 @@ from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import Network
 from sparkdl.optimizers import SGD, Optimizer
 from sparkdl.specs import Spec, check_range
-from sparkdl.training.all_reduce import AllReduce
-from sparkdl.training.checkpoints import Checkpoints
-from sparkdl.training.exchange import Exchange
-from sparkdl.training.logs import Logs
+from sparkdl.training.checkpoints.checkpoints import Checkpoints
+from sparkdl.training.exchanges.all_reduce import AllReduce
+from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.records.logs import Logs
 from sparkdl.training.stopping import EarlyStopping
 
 MOST_ROWS = 2**31 - 1  # of a batch

@@ -18,13 +18,13 @@ from sparkdl.layers.base import Weights
 from sparkdl.network import named_arrays, nested_weights
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
-from sparkdl.training.batches import Shard
-from sparkdl.training.collectives import gathered
-from sparkdl.training.exchange import Exchange
+from sparkdl.training.checkpoints.own_code import code_of
+from sparkdl.training.data.batches import Shard
+from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.group.collectives import gathered
 from sparkdl.training.options import Training
-from sparkdl.training.own_code import code_of
 from sparkdl.training.results import Epoch
-from sparkdl.training.step import State, local_workers, spread
+from sparkdl.training.step.step import State, local_workers, spread
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -27,19 +27,19 @@ from jax.sharding import Mesh
 from sparkdl.layers.base import Weights
 from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
-from sparkdl.training.batches import Plan
-from sparkdl.training.collectives import meet
-from sparkdl.training.compilation import kept_by_every_process
-from sparkdl.training.exchange import Exchange
-from sparkdl.training.feed import differ, feed
+from sparkdl.training.data.batches import Plan
+from sparkdl.training.data.feed import differ, feed
+from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.group.collectives import meet
 from sparkdl.training.loop import train
-from sparkdl.training.meter import Report
 from sparkdl.training.options import Training
-from sparkdl.training.programs import Program, initialization
-from sparkdl.training.pulse import beat
+from sparkdl.training.records.meter import Report
+from sparkdl.training.records.pulse import beat
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Share
-from sparkdl.training.step import Settings, abstract_rows, initial_state, replicate
+from sparkdl.training.step.compilation import kept_by_every_process
+from sparkdl.training.step.programs import Program, initialization
+from sparkdl.training.step.step import Settings, abstract_rows, initial_state, replicate
 from sparkdl.training.stopping import are_finite
 from sparkdl.transfer import started_from
 

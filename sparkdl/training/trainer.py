@@ -13,11 +13,11 @@ from jax.sharding import Mesh
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network
-from sparkdl.training.batches import Rows, Shard, check_numbers, check_weights, lost_digits
-from sparkdl.training.exchange import WORKERS
+from sparkdl.training.data.batches import Rows, Shard, check_numbers, check_weights, lost_digits
+from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
-from sparkdl.training.meter import Report
 from sparkdl.training.options import Training
+from sparkdl.training.records.meter import Report
 from sparkdl.training.results import Result
 
 

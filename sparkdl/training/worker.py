@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from sparkdl.places import place_of
-from sparkdl.training import pulse
+from sparkdl.training.records import pulse
 
 HEARTBEAT_SECONDS = 2.0
 PROCESS_NAME = "sparkdl-worker"
@@ -85,8 +85,8 @@ def run(job: Job, events: Events) -> None:
 
     from sparkdl.classes import CLASSES, install
     from sparkdl.network import named_arrays
-    from sparkdl.training.batches import open_shard
-    from sparkdl.training.joining import join
+    from sparkdl.training.data.batches import open_shard
+    from sparkdl.training.group.joining import join
     from sparkdl.training.options import Training
     from sparkdl.training.resumption import Share
     from sparkdl.training.together import train_all

@@ -26,7 +26,7 @@ from jax.sharding import Mesh
 
 from sparkdl import Network
 from sparkdl.layers import Dense, Flatten
-from sparkdl.training.exchange import WORKERS
+from sparkdl.training.exchanges.exchange import WORKERS
 
 DOCS = exchange.DOCS
 

@@ -1,4 +1,4 @@
-"""Columns as `sparkdl/spark/catalyst.py` sends them, by the description of UnsafeArrayData and UnsafeRow in Spark.
+"""Columns as `spark/driver/catalyst.py` sends them, by the description of UnsafeArrayData and UnsafeRow in Spark.
 
 `tests/spark/test_column_types.py` has them from Spark itself.
 """

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights
 from sparkdl.decoding.layout import KINDS, Decoded, Layout, first_status, refusal
 from sparkdl.spark.arrow_udf import _from_pandas
-from sparkdl.spark.row_bytes import Intake, merged_notes, prepared, row_keys
+from sparkdl.spark.tasks.row_bytes import Intake, merged_notes, prepared, row_keys
 
 NAN, INFINITY = float("nan"), float("inf")
 VECTOR = pa.struct(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from sparkdl.spark import cluster
+from sparkdl.spark.driver import cluster
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ def _struck_task(
     """In the place of `run_task`, in Spark's Python worker, which serves other tasks afterwards."""
     from pyspark import BarrierTaskContext
 
-    from sparkdl.spark import task
-    from sparkdl.training import child
+    from sparkdl.launch import child
+    from sparkdl.spark.tasks import task
 
     rank, number = BarrierTaskContext.get().partitionId(), struck(notes)
     coming = strikes[number] if number < len(strikes) and strikes[number].rank == rank else None

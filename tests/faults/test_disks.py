@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from spark_cases import NETWORK, Remains, arrays, same_bits
 
 from sparkdl import DeepClassifier
-from sparkdl.spark import cluster
+from sparkdl.spark.driver import cluster
 
 
 def classifier(checkpoints: Path) -> DeepClassifier:
@@ -27,7 +27,7 @@ def test_a_full_local_disk_is_one_sentence(
 ) -> None:
     def on_a_full_disk(batches: Iterator[pa.RecordBatch], plan: Any) -> Iterator[pa.RecordBatch]:
         """Files end after 100 bytes, for which the system's word is another than on a full disk."""
-        from sparkdl.spark import task
+        from sparkdl.spark.tasks import task
 
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
@@ -50,7 +50,7 @@ def test_rows_that_arrow_cannot_read_are_not_the_disks_fault(
     rows: DataFrame, remains: Remains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(batches: Iterator[pa.RecordBatch], plan: Any) -> Iterator[pa.RecordBatch]:
-        from sparkdl.spark import task
+        from sparkdl.spark.tasks import task
 
         def read() -> Iterator[pa.RecordBatch]:
             yield next(batches)
@@ -85,8 +85,8 @@ def test_a_checkpoint_folder_in_whose_place_a_file_stands_is_refused(
 
 HANGING = """
 import time
-from sparkdl.training.checkpoints import CheckpointFolder
-from sparkdl.training.storage import Folder
+from sparkdl.training.checkpoints.checkpoints import CheckpointFolder
+from sparkdl.training.checkpoints.storage import Folder
 CheckpointFolder.check.__defaults__ = (2.0,)
 Folder.__init__ = lambda *arguments: time.sleep(1000)
 """
@@ -98,8 +98,8 @@ def test_a_file_system_that_hangs_is_given_up(
     def on_a_dead_mount(batches: Iterator[pa.RecordBatch], plan: Any, code: Path) -> Iterator[pa.RecordBatch]:
         import sys
 
-        from sparkdl.spark import task
-        from sparkdl.training import child
+        from sparkdl.launch import child
+        from sparkdl.spark.tasks import task
 
         fork, child.fork_worker = child.fork_worker, lambda *_: None  # the child is to be an interpreter of its own,
         sys.path.insert(0, str(code))  # which runs the sitecustomize that it finds

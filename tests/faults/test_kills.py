@@ -18,7 +18,7 @@ from spark_cases import NETWORK, Remains, arrays, same_bits
 from strikes import Strike, strike, struck
 
 from sparkdl import DeepClassifier
-from sparkdl.spark import progress
+from sparkdl.spark.driver import progress
 from sparkdl.training.worker import PROCESS_NAME
 
 Weights = dict[str, np.ndarray]

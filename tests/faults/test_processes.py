@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkdl.training.alarm import ADMITTED, Alarm
+from sparkdl.launch.alarm import ADMITTED, Alarm
 
 PARENT = """
 import signal, sys, time
 from pathlib import Path
-from sparkdl.training.child import Child
+from sparkdl.launch.child import Child
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup has all ignore
 with Child(Path(sys.argv[1]), {"JAX_PLATFORMS": "cpu", "PYTHONPATH": ":".join(filter(None, sys.path))}) as child:
     print(child.pid, flush=True)

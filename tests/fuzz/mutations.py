@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from sparkdl.spark import persistence
+from sparkdl.spark.saving import persistence
 
 CANARY = "sparkdl_canary"  # a module that leaves a mark when it is imported
 BOMB = 1 << 24  # bytes that compress to next to none

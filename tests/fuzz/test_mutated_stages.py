@@ -14,7 +14,7 @@ import verdicts
 from mutations import MUTATIONS
 from pyspark.sql import SparkSession
 
-from sparkdl.spark import persistence
+from sparkdl.spark.saving import persistence
 
 CASES = 48  # of a kind, read without Spark
 THROUGH_SPARK = 12

@@ -22,7 +22,7 @@ from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, array
 from sparkdl import DeepClassifier, DeepRegressionModel, Network, register_function
 from sparkdl.decoding.layout import PIXELS_SETTING
 from sparkdl.layers import Dense, Flatten, Rescale
-from sparkdl.spark import columns
+from sparkdl.spark.driver import columns
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -30,8 +30,8 @@ from spark_cases import NETWORK, UNOPTIMIZED, arrays, same_bits, table
 from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, Network, register_function
 from sparkdl.layers import Dense, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
-from sparkdl.spark import columns as input_columns
 from sparkdl.spark import local_session
+from sparkdl.spark.driver import columns as input_columns
 from sparkdl.spark.old_spark import OLD, from_arrow
 from sparkdl.training.worker import PROCESS_NAME
 

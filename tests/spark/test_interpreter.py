@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_cases import NETWORK, a_model
 
 from sparkdl import DeepClassifier, register_function
-from sparkdl.spark import interpreter
-from sparkdl.spark.interpreter import check_interpreter, complaint_in
+from sparkdl.spark.driver import interpreter
+from sparkdl.spark.driver.interpreter import check_interpreter, complaint_in
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparkdl.spark.local_disk import check_free, full_disk_in, programs_directory
+from sparkdl.spark.tasks.local_disk import check_free, full_disk_in, programs_directory
 
 
 @pytest.fixture(autouse=True)

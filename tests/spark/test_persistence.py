@@ -25,8 +25,8 @@ from sparkdl import (
     DeepRegressor,
 )
 from sparkdl.optimizers import Momentum
-from sparkdl.spark import persistence, weight_rows
-from sparkdl.spark.persistence import _params_digest
+from sparkdl.spark.saving import persistence, weight_rows
+from sparkdl.spark.saving.persistence import _params_digest
 
 
 def params(stage: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkdl.spark import cluster
+from sparkdl.spark.driver import cluster
 
 
 @pytest.mark.parametrize(

@@ -57,11 +57,11 @@ def test_a_worker_on_which_spark_hangs_up_ends_without_a_traceback() -> None:
     ("module", "heavy"),
     [
         ("sparkdl", ["jax", "numpy", "pyspark"]),
-        ("sparkdl.training.alarm", ["pyspark"]),
-        ("sparkdl.spark.row_bytes", ["jax", "optax", "pandas", "pyspark"]),
-        ("sparkdl.spark.inference", ["optax", "pandas", "pyspark.ml"]),
-        ("sparkdl.spark.measuring", ["optax", "pyspark.ml"]),
-        ("sparkdl.spark.task", ["pandas", "pyspark.ml"]),
+        ("sparkdl.launch.alarm", ["pyspark"]),
+        ("sparkdl.spark.tasks.row_bytes", ["jax", "optax", "pandas", "pyspark"]),
+        ("sparkdl.spark.tasks.inference", ["optax", "pandas", "pyspark.ml"]),
+        ("sparkdl.spark.tasks.measuring", ["optax", "pyspark.ml"]),
+        ("sparkdl.spark.tasks.task", ["pandas", "pyspark.ml"]),
     ],
 )
 def test_other_daemons_workers_import_no_more_than_their_task_needs(module: str, heavy: list[str]) -> None:

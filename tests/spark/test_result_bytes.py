@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl import DeepClassifier, Network
 from sparkdl.layers import Dense
-from sparkdl.spark import cluster, remote, result_bytes
-from sparkdl.spark.forward import packed
-from sparkdl.spark.result_bytes import excess_in, most_bytes, returned_bytes
-from sparkdl.spark.tuning import _groups
+from sparkdl.spark import remote
+from sparkdl.spark.driver import cluster, result_bytes
+from sparkdl.spark.driver.result_bytes import excess_in, most_bytes, returned_bytes
+from sparkdl.spark.driver.tuning import _groups
+from sparkdl.spark.tasks.forward import packed
 from sparkdl.training.worker import FACTS
 
 LARGE = Network([Dense(50_000), Dense(2)], input_shape=(4,))  # 350,002 weights: 1.3 MiB

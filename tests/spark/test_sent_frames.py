@@ -27,7 +27,8 @@ from spark_cases import UNOPTIMIZED, a_model, arrays, same_bits
 from sparkdl import DeepClassificationModel, DeepClassifier, Network
 from sparkdl.decoding.columns import decode_features
 from sparkdl.layers import Dense
-from sparkdl.spark import columns, local_session
+from sparkdl.spark import local_session
+from sparkdl.spark.driver import columns
 
 pytestmark = pytest.mark.skipif(not hasattr(F, "arrow_udf"), reason="pyspark 4.0 has UDFs of pandas only")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkdl.spark.slots import Queue, taken
+from sparkdl.spark.driver.slots import Queue, taken
 
 DEADLINE = 10.0
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sparkdl.spark import task
-from sparkdl.spark.environment import worker_environment
-from sparkdl.training.addresses import ANY_PORT, listen
+from sparkdl.spark.tasks import task
+from sparkdl.spark.tasks.environment import worker_environment
+from sparkdl.training.group.addresses import ANY_PORT, listen
 
 HOSTS = ["a", "b", "a", "a"]
 

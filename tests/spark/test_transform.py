@@ -23,9 +23,10 @@ from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, array
 from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
 from sparkdl.decoding.layout import Layout
 from sparkdl.layers import Dense, Flatten, Rescale
-from sparkdl.spark import forward, inference, remote
-from sparkdl.spark.forward import packed
-from sparkdl.spark.inference import results
+from sparkdl.spark import remote
+from sparkdl.spark.tasks import forward, inference
+from sparkdl.spark.tasks.forward import packed
+from sparkdl.spark.tasks.inference import results
 
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
 

@@ -34,7 +34,7 @@ from sparkdl import DeepClassificationModel, DeepClassifier, Network, training
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, MaxPool, Relu
 from sparkdl.network import named_arrays
 from sparkdl.training import AllReduce, Exchange, ParameterAveraging, ShardedAllReduce, ThresholdSharing
-from sparkdl.training.checkpoint_file import decode
+from sparkdl.training.checkpoints.checkpoint_file import decode
 
 RECORD = Path(__file__).with_name("unchanged.json")
 SAVED = Path(__file__).parents[1] / "saved_by_0.1"

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from sparkdl.training import addresses
-from sparkdl.training.addresses import (
+from sparkdl.training.group import addresses
+from sparkdl.training.group.addresses import (
     ANY_PORT,
     interface_of,
     join_port,

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from sparkdl.training.checkpoint_file import decode, encode
+from sparkdl.training.checkpoints.checkpoint_file import decode, encode
 
 NOT_A_NUMBER = struct.unpack("<f", b"\x01\x02\xc0\x7f")[0]  # one of many NaNs
 ARRAYS = {

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from sparkdl.specs import Spec
-from sparkdl.training import checkpoints, storage
-from sparkdl.training import checkpoints as module
-from sparkdl.training.checkpoints import CheckpointFolder, Checkpoints, decode, encode
-from sparkdl.training.storage import LocalFolder
+from sparkdl.training.checkpoints import checkpoints, storage
+from sparkdl.training.checkpoints import checkpoints as module
+from sparkdl.training.checkpoints.checkpoints import CheckpointFolder, Checkpoints, decode, encode
+from sparkdl.training.checkpoints.storage import LocalFolder
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

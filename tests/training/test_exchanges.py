@@ -27,11 +27,11 @@ from sparkdl.training import (
     ThresholdSharing,
     Training,
 )
-from sparkdl.training.batches import Plan, Rows, Shard
-from sparkdl.training.checkpoints import decode
-from sparkdl.training.exchange import WORKERS
+from sparkdl.training.checkpoints.checkpoints import decode
+from sparkdl.training.data.batches import Plan, Rows, Shard
+from sparkdl.training.exchanges.exchange import WORKERS
+from sparkdl.training.exchanges.threshold import FixedThreshold
 from sparkdl.training.loop import Share, train
-from sparkdl.training.threshold import FixedThreshold
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

@@ -11,13 +11,13 @@ import sys
 import pytest
 from jaxlib import _jax
 
-from sparkdl.training.addresses import ANY_PORT, reserve_port
-from sparkdl.training.gloo import SEND_BYTES, bind_gloo, widen_send_buffers
+from sparkdl.training.group.addresses import ANY_PORT, reserve_port
+from sparkdl.training.group.gloo import SEND_BYTES, bind_gloo, widen_send_buffers
 
 PROCESS = """
 import json, os, sys
 import jax
-from sparkdl.training.gloo import bind_gloo
+from sparkdl.training.group.gloo import bind_gloo
 
 bind_gloo("127.0.0.1")
 jax.distributed.initialize(sys.argv[1], num_processes=1, process_id=0, cluster_detection_method="deactivate")

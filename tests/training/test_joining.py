@@ -7,7 +7,7 @@ import os
 import pytest
 from jaxlib import _jax
 
-from sparkdl.training import joining
+from sparkdl.training.group import joining
 
 PROXIES = "no_grpc_proxy", "no_proxy"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparkdl.training.learning_curves import learning_figure
+from sparkdl.training.records.learning_curves import learning_figure
 from sparkdl.training.results import Epoch
 
 pytest.importorskip("matplotlib")

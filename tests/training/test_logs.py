@@ -14,8 +14,8 @@ from sparkdl import Network
 from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
 from sparkdl.losses import SquaredError
 from sparkdl.specs import Spec
-from sparkdl.training.logs import PROBED_ROWS, Logs, LogWriter, NullWriter
-from sparkdl.training.probe import BINS
+from sparkdl.training.records.logs import PROBED_ROWS, Logs, LogWriter, NullWriter
+from sparkdl.training.records.probe import BINS
 
 NETWORK = Network([Dense(3, name="hidden", l2=0.1), Tanh(), Network([Dense(1)], name="head")], input_shape=(2,))
 RANDOM = np.random.default_rng(0)

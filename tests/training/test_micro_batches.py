@@ -13,8 +13,8 @@ from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Relu
 from sparkdl.layers.factored import Factored
 from sparkdl.network import named_arrays
-from sparkdl.training import micro_batches, step
-from sparkdl.training.micro_batches import number_of_parts, summed_over_parts
+from sparkdl.training.step import micro_batches, step
+from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

@@ -14,10 +14,11 @@ from object_store import Store, served
 from sparkdl import Network
 from sparkdl.layers import Dense
 from sparkdl.losses import SquaredError
-from sparkdl.training import Checkpoints, fit, remote_file
-from sparkdl.training.checkpoints import CheckpointFolder
-from sparkdl.training.logs import Logs, LogWriter
-from sparkdl.training.storage import open_folder
+from sparkdl.training import Checkpoints, fit
+from sparkdl.training.checkpoints import remote_file
+from sparkdl.training.checkpoints.checkpoints import CheckpointFolder
+from sparkdl.training.checkpoints.storage import open_folder
+from sparkdl.training.records.logs import Logs, LogWriter
 
 FINGERPRINT = "ab" * 32
 NETWORK = Network([Dense(1)], input_shape=(4,))

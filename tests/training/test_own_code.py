@@ -16,7 +16,7 @@ from sparkdl import Network, specs, training
 from sparkdl.classes import own_classes
 from sparkdl.layers import Dense, Tanh
 from sparkdl.training import Checkpoints
-from sparkdl.training.own_code import Code, code_of
+from sparkdl.training.checkpoints.own_code import Code, code_of
 
 # A user's module; the tests change a line of it. Strings and sets, since each process orders these anew.
 SOURCE = '''
@@ -143,7 +143,9 @@ def test_a_change_counts_if_the_class_computes_with_it(
 def test_every_process_comes_to_the_same_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a compiled module too, and whatever the order of its sets."""
     (tmp_path / "users_own.py").write_text(SOURCE)
-    program = "import users_own; from sparkdl.training.own_code import code_of; print(*code_of([users_own.Own]))"
+    program = (
+        "import users_own; from sparkdl.training.checkpoints.own_code import code_of; print(*code_of([users_own.Own]))"
+    )
     told = [
         subprocess.run(
             [sys.executable, "-c", program],

@@ -28,8 +28,8 @@ from sparkdl.network import named_arrays, updated
 from sparkdl.optimizers import Adam, AdamW, Momentum, Optimizer
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import Training
-from sparkdl.training.batches import Plan, Rows, Shard, epoch_order
-from sparkdl.training.exchange import WORKERS
+from sparkdl.training.data.batches import Plan, Rows, Shard, epoch_order
+from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 
 Array = jax.Array

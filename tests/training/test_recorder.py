@@ -9,7 +9,15 @@ import pytest
 
 from sparkdl import Network, training
 from sparkdl.layers import Dense
-from sparkdl.training.recorder import COMPUTED, ENDED, EXCHANGED, Recorder, is_sampled, sampling, split_exchanges
+from sparkdl.training.records.recorder import (
+    COMPUTED,
+    ENDED,
+    EXCHANGED,
+    Recorder,
+    is_sampled,
+    sampling,
+    split_exchanges,
+)
 
 X = np.random.default_rng(41).normal(size=(240, 3)).astype("float32")
 ROWS = (X, (X.sum(axis=1) > 0).astype(int))

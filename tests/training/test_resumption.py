@@ -16,8 +16,8 @@ from sparkdl.network import named_arrays
 from sparkdl.optimizers import Adam
 from sparkdl.schedules import CosineDecay, ExponentialDecay, PolynomialDecay, Schedule, StepDecay
 from sparkdl.training import Checkpoints, EarlyStopping, Result
-from sparkdl.training.collectives import from_first
-from sparkdl.training.exchange import WORKERS
+from sparkdl.training.exchanges.exchange import WORKERS
+from sparkdl.training.group.collectives import from_first
 
 RANDOM = np.random.default_rng(31)
 X = RANDOM.normal(size=(40, 3)).astype("float32")

@@ -16,11 +16,11 @@ from sparkdl.layers import Dense
 from sparkdl.network import named_arrays
 from sparkdl.optimizers import LAMB, AdaGrad, Adam, AdamW, AdaptiveMoments, Lion, Momentum, Optimizer, RMSProp
 from sparkdl.training import AllReduce, Exchange, ShardedAllReduce, Training, together
-from sparkdl.training.batches import Rows, Shard
-from sparkdl.training.exchange import WORKERS
+from sparkdl.training.data.batches import Rows, Shard
+from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.results import Result
-from sparkdl.training.step import State, initial_state
+from sparkdl.training.step.step import State, initial_state
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

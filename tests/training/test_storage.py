@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from sparkdl.training import storage
-from sparkdl.training.storage import Folder, open_folder, temporary_name, within
+from sparkdl.training.checkpoints import storage
+from sparkdl.training.checkpoints.storage import Folder, open_folder, temporary_name, within
 
 
 @pytest.fixture(params=["path", "file:", "file://", "subtree", "memory://"])

@@ -12,9 +12,9 @@ import pytest
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from sparkdl.training.exchange import WORKERS, Exchange, Moment, Params, Sums
-from sparkdl.training.message import Bitmap, Header, Indices, packed, unpacked
-from sparkdl.training.threshold import AdaptiveThreshold, FixedThreshold, TargetSparsity, ThresholdSharing
+from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
+from sparkdl.training.exchanges.message import Bitmap, Header, Indices, packed, unpacked
+from sparkdl.training.exchanges.threshold import AdaptiveThreshold, FixedThreshold, TargetSparsity, ThresholdSharing
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from sparkdl.training.records.scaling import phase_seconds, scaling_report
+from sparkdl.training.records.timeline import COLUMNS, Timeline
 from sparkdl.training.results import Epoch
-from sparkdl.training.scaling import phase_seconds, scaling_report
-from sparkdl.training.timeline import COLUMNS, Timeline
 
 BEGAN = 1.7e9  # a moment in 2023
 EVIL = "</script><script>window.onerror('evil')</script><img src=x onerror=alert(1)>&\"'"

@@ -15,7 +15,8 @@ import pytest
 from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Dense, Dropout, Flatten, Rescale, Tanh
 from sparkdl.network import named_arrays
-from sparkdl.training import EarlyStopping, Result, Training, meter
+from sparkdl.training import EarlyStopping, Result, Training
+from sparkdl.training.records import meter
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -299,7 +300,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_layers_and_training_import_no_pyspark() -> None:
-    modules = "sparkdl, sparkdl.layers, sparkdl.training.child, sparkdl.training.worker, sparkdl.datasets"
+    modules = "sparkdl, sparkdl.layers, sparkdl.launch.child, sparkdl.training.worker, sparkdl.datasets"
     done = python(f"import sys, {modules}; print('sparkdl.training.trainer' in sys.modules, 'pyspark' in sys.modules)")
     assert done.stdout.split() == ["True", "False"], done.stderr
 
@@ -319,7 +320,7 @@ network = Network(layers, input_shape=(8, 8, 1))
         (BUILD + "network.init(0)", True),
         (BUILD + "Network.from_json(network.to_json()).summary()", False),
         (BUILD + "from sparkdl.training import Training; Training(network, optimizer='adam')", False),
-        ("import sparkdl.spark, sparkdl.training.worker, sparkdl.training.child", False),
+        ("import sparkdl.spark, sparkdl.training.worker, sparkdl.launch.child", False),
         (BUILD + "from sparkdl import DeepClassifier; DeepClassifier(network=network, stepSize=0.1)", False),
     ],
 )

@@ -1,0 +1,1 @@
+"""The task's side of a fit: meets the other workers, starts the process that trains, and watches it."""

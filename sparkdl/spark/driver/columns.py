@@ -1,0 +1,291 @@
+"""The columns that a user has: which types are taken, and as what Catalyst hands them to the workers, to be decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.ml.linalg import VectorUDT
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    NumericType,
+    StructType,
+)
+
+from sparkdl.decoding.images import require_pillow
+from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
+from sparkdl.dtypes import kept_dtype
+from sparkdl.spark.driver.catalyst import packed
+from sparkdl.spark.remote import count_setting, setting
+
+LEAST_WIDTH = 64  # of arrays and Vectors that are sent as bytes; shorter ones take Spark no longer value by value
+
+if TYPE_CHECKING:
+    from sparkdl.spark.params.params import DeepParams
+
+
+class ColumnType(NamedTuple):
+    """A type of column.
+
+    Attributes
+    ----------
+    accepts : callable
+        Whether a Spark type is of this one.
+    sent : callable
+        The column, of such a type, as an Arrow UDF can be given it.
+    """
+
+    accepts: Callable[[DataType], bool]
+    sent: Callable[[Column, DataType], Column]
+
+
+class Inputs(NamedTuple):
+    """Features to be read.
+
+    Attributes
+    ----------
+    columns : dict of Column
+        features0, features1, ...
+    layout : Layout
+    dtype : str
+        Of the decoded features: uint8, float32 or float64.
+    """
+
+    columns: dict[str, Column]
+    layout: Layout
+    dtype: str
+
+
+def _is_number(kind: DataType) -> bool:
+    return isinstance(kind, (NumericType, BooleanType))
+
+
+def _depth(kind: DataType) -> int:
+    """How deep arrays of numbers are nested; 0 for other types."""
+    if not isinstance(kind, ArrayType):
+        return 0
+    return 1 if _is_number(kind.elementType) else (depth + 1 if (depth := _depth(kind.elementType)) else 0)
+
+
+def _is_image(kind: DataType) -> bool:
+    fields = {"height", "width", "nChannels", "mode", "data"}
+    return isinstance(kind, StructType) and fields <= set(kind.names) and isinstance(kind["data"].dataType, BinaryType)
+
+
+def _without_decimals(kind: DataType) -> DataType:
+    if isinstance(kind, ArrayType):
+        return ArrayType(_without_decimals(kind.elementType), kind.containsNull)
+    return DoubleType() if isinstance(kind, DecimalType) else kind
+
+
+def _as_it_is(column: Column, kind: DataType) -> Column:
+    return column
+
+
+def _cast(column: Column, kind: DataType) -> Column:
+    """Decimals as double, which Arrow rounds otherwise than Spark."""
+    plain = _without_decimals(kind)
+    return column if plain == kind else column.cast(plain)
+
+
+def _vector(column: Column, kind: DataType) -> Column:
+    """A Vector as its struct, with no indices rather than null for a dense one.
+
+    After every row Spark asks how large its Arrow batch has become, and Arrow then goes over all nulls that follow the
+    last list: of 10,000 dense Vectors of 784 values each cost half as much again.
+    """
+    fields = F.unwrap_udt(column)
+    return fields.withField("indices", F.coalesce(fields["indices"], F.expr("cast(array() as array<int>)")))
+
+
+# One entry a column type. What Arrow makes of it has its decoder in `sparkdl/decoding`.
+NUMBER = {"numeric": ColumnType(_is_number, _cast)}
+LISTS = {
+    "array<numeric>": ColumnType(lambda kind: _depth(kind) == 1, _cast),
+    "Vector": ColumnType(lambda kind: isinstance(kind, VectorUDT), _vector),
+}
+LABELS = NUMBER | LISTS  # also of featuresCols
+FEATURES = LABELS | {
+    "nested arrays": ColumnType(lambda kind: _depth(kind) > 1, _cast),
+    "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
+    "image": ColumnType(_is_image, _as_it_is),
+}
+
+
+def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
+    """The features that a stage reads, of one column or several.
+
+    Raises
+    ------
+    ValueError
+        A column is missing or of another type, columns of numbers are too few or too many for the network's rows,
+        arrays are nested deeper than those, there are images but the network takes none, or featuresCol and
+        featuresCols are both set.
+    ImportError
+        Pillow is needed and missing.
+    """
+    layout = layout_of(dataset.sparkSession, stage)
+    kinds = LABELS if layout.param == "featuresCols" else FEATURES
+    sent = [_sent(dataset, name, layout.param, kinds) for name in layout.names]
+    found = [dataset.schema[name].dataType for name in layout.names]
+    _check_shape(found, layout)
+    pixels = isinstance(found[0], BinaryType) or _is_image(found[0])
+    if layout.width >= len(found) * LEAST_WIDTH:
+        each = zip(layout.names, sent, found, strict=True)
+        sent = [packed(dataset.sparkSession, _column(name), column, kind) for name, column, kind in each]
+    chosen = {f"features{at}": column for at, column in enumerate(sent)}
+    return Inputs(chosen, layout, "uint8" if pixels else layout.dtype)
+
+
+def layout_of(session: SparkSession, stage: DeepParams) -> Layout:
+    """What the features that a stage reads are to become.
+
+    Raises
+    ------
+    ValueError
+        featuresCol and featuresCols are both set, or a setting of the session is none.
+
+    Notes
+    -----
+    OneVsRest sets featuresCol always, to its default unless it is told another.
+    """
+    several = stage.getFeaturesCols()
+    if several and stage.getFeaturesCol() != stage._defaultParamMap[stage.featuresCol]:
+        raise ValueError(
+            f"featuresCol is {stage.getFeaturesCol()!r} but featuresCols is set, too; clear one of the two."
+        )
+    shape = stage.getNetwork().input_shape
+    assert shape is not None
+    layout = Layout(
+        names=tuple(several) or (stage.getFeaturesCol(),),
+        shape=shape,
+        dtype=kept_dtype(stage.getComputeDtype()),
+        param="featuresCols" if several else "featuresCol",
+        binary=stage.getBinaryFormat(),
+        resize=stage.getImageResize(),
+    )
+    most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
+    return replace(layout, most_pixels=most)
+
+
+def labels(dataset: DataFrame, name: str) -> tuple[Column, bool]:
+    """The label column, and whether it holds several labels a row; ValueError if its type is none of `LABELS`."""
+    column = _sent(dataset, name, "labelCol", LABELS)
+    return column, not _is_number(dataset.schema[name].dataType)
+
+
+def numbers(dataset: DataFrame, name: str, param: str) -> Column:
+    """A column of numbers or booleans: row weights, validation rows."""
+    return _sent(dataset, name, param, NUMBER)
+
+
+def in_rows(dataset: DataFrame) -> DataFrame:
+    """The dataset, whose Vectors come as rows: Spark 4.3 fails to hand those of a Parquet file to an Arrow UDF.
+
+    Its vectorized reader feeds the UDF's columns directly, and has no Arrow type for a user-defined one. A choice
+    between a Vector and itself, which Spark cannot know to be none, makes rows of the columns, and costs nothing where
+    no Vector is read.
+    """
+    either, names = F.spark_partition_id() >= 0, [name.lower() for name in dataset.columns]
+    vectors = {field.name: field.metadata for field in dataset.schema if '"type":"udt"' in field.json()}
+    if any(names.count(name.lower()) > 1 for name in vectors):  # as a join may leave them
+        return dataset.where(either)
+    chosen = {name: F.when(either, _column(name)).otherwise(_column(name)) for name in vectors}
+    kept = {name: column.alias(name, metadata=vectors[name]) for name, column in chosen.items()}
+    return dataset.withColumns(kept) if kept else dataset
+
+
+def check_frame(dataset: DataFrame, action: str) -> None:
+    """Raise TypeError for what is no DataFrame of Spark."""
+    if not hasattr(dataset, "sparkSession"):
+        kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+        raise TypeError(f"{action} takes a DataFrame of Spark, received a {kind}; make one by spark.createDataFrame.")
+
+
+def check_rows(dataset: DataFrame, action: str) -> None:
+    """Raise for what is no DataFrame of Spark (TypeError), or one without an end (ValueError)."""
+    check_frame(dataset, action)
+    if dataset.isStreaming:
+        raise ValueError(
+            f"{action} takes a DataFrame whose rows come to an end, received a stream; store its rows and read those, "
+            "or take them batch by batch in foreachBatch."
+        )
+
+
+def check_outputs(dataset: DataFrame, added: list[str]) -> None:
+    """ValueError if one of the columns to be added is there already, or is to be added twice, as Spark reads names."""
+    for at, name in enumerate(added):
+        if found := _called(dataset, name, dataset.columns):
+            taken = "" if found[0] == name else f" as {found[0]!r}"
+            raise ValueError(f"Output column {name!r} exists already{taken}; drop it or name another.")
+        if _called(dataset, name, added[:at]):
+            raise ValueError(f"Output column {name!r} is asked for twice; give each output a name of its own.")
+
+
+def check_files(dataset: DataFrame, layout: Layout) -> None:
+    """ValueError if the features column does not hold image files."""
+    found = dataset.schema[layout.names[0]].dataType
+    subject = f"imageStorage is 'files', for which {layout.param} {', '.join(map(repr, layout.names))}"
+    if not isinstance(found, BinaryType):
+        raise ValueError(
+            f"{subject} must be binary and hold JPEG or PNG files, received {found.simpleString()}; set it to 'pixels'."
+        )
+    if layout.binary == "raw" or layout.pixels is None:
+        reason = "binaryFormat 'raw'" if layout.binary == "raw" else f"a network of input_shape {layout.shape}"
+        raise ValueError(f"{subject} must hold JPEG or PNG files, received {reason}; set it to 'pixels'.")
+    require_pillow("imageStorage='files'")
+
+
+def _called(dataset: DataFrame, name: str, names: list[str]) -> list[str]:
+    """Those of the names that are this one to Spark: it ignores case unless told otherwise."""
+    found = [other for other in names if other.lower() == name.lower()]
+    if found not in ([], [name]):
+        told = setting(dataset.sparkSession, "spark.sql.caseSensitive", "false")
+        return [other for other in found if other == name] if told.strip().lower() == "true" else found
+    return found
+
+
+def _check_shape(kinds: list[DataType], layout: Layout) -> None:
+    kind, subject = kinds[0], layout.subject
+    if all(map(_is_number, kinds)) and len(kinds) != layout.width:
+        received = kind.simpleString() if len(kinds) == 1 else f"{len(kinds)} columns of numbers"
+        raise ValueError(
+            f"{subject} must hold {layout.width} values a row {layout.purpose}, received {received}; name as many "
+            "columns in featuresCols, or one of arrays."
+        )
+    images = _is_image(kind) or (isinstance(kind, BinaryType) and layout.binary == "image")
+    layout.check_form(_depth(kind), images, kind.simpleString())
+    if isinstance(kind, BinaryType) and layout.binary == "image":
+        require_pillow(f"{subject} with binaryFormat='image'")
+    if (images or isinstance(kind, BinaryType)) and layout.resize != "error":
+        require_pillow(f"{subject} with imageResize={layout.resize!r}")
+
+
+def _sent(dataset: DataFrame, name: str, param: str, kinds: dict[str, ColumnType]) -> Column:
+    if name not in dataset.columns:
+        raise ValueError(
+            f"{param} names column {name!r}, which is not there; the columns are {', '.join(dataset.columns)}."
+        )
+    if len(same := _called(dataset, name, dataset.columns)) > 1:
+        raise ValueError(
+            f"{param} names column {name!r}, for which Spark finds {' and '.join(map(repr, same))}; rename or drop one."
+        )
+    found = dataset.schema[name].dataType
+    for kind in kinds.values():
+        if kind.accepts(found):
+            return kind.sent(_column(name), found)
+    raise ValueError(f"{param} {name!r} must be {' or '.join(kinds)}, received {found.simpleString()}; cast it.")
+
+
+def _column(name: str) -> Column:
+    """That of this name, dots and all."""
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")

@@ -1,0 +1,69 @@
+"""What is done to the rows of a fit before its shuffle: they are checked, and brought to the form of `row_bytes.py`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pyspark.sql import DataFrame
+
+from sparkdl.spark.driver import columns
+from sparkdl.spark.tasks.row_bytes import SCHEMA, Intake, prepared
+from sparkdl.training.options import Training
+
+if TYPE_CHECKING:
+    from sparkdl.spark.params.params import DeepParams
+
+
+class Prepared(NamedTuple):
+    """Rows in the form of `SCHEMA`, not computed yet, and what they are."""
+
+    rows: DataFrame
+    intake: Intake
+
+
+def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tuple[int, int] | None = None) -> Prepared:
+    """Check the columns that a fit reads, and arrange for their rows to be decoded; no Spark job runs.
+
+    `classes` are the intake's.
+
+    Raises
+    ------
+    ValueError
+        A column is missing or of another type, handleInvalid is keep, or imageStorage is files without any.
+    ImportError
+        Pillow is needed and missing.
+    """
+    if stage.getHandleInvalid() == "keep":
+        raise ValueError(
+            "handleInvalid must be error or skip in fit, received 'keep', which gives null predictions in transform; "
+            "set it on the model."
+        )
+    inputs = columns.features(dataset, stage)
+    files = stage.getImageStorage() == "files"
+    if files:
+        columns.check_files(dataset, inputs.layout)
+    label, label_list = columns.labels(dataset, stage.getLabelCol())
+    chosen = inputs.columns | {"label": label}
+    weight, validation = (
+        stage.getOrDefault(name) if stage.isDefined(name) else "" for name in ("weightCol", "validationIndicatorCol")
+    )
+    if weight:
+        chosen["weight"] = columns.numbers(dataset, weight, "weightCol")
+    if validation:
+        chosen["validation"] = columns.numbers(dataset, validation, "validationIndicatorCol")
+    intake = Intake(
+        layout=inputs.layout,
+        features_dtype=inputs.dtype,
+        label=stage.getLabelCol(),
+        label_list=label_list,
+        outputs=int(np.prod(plan.network.output_shape())),
+        weight=weight or "",
+        validation=validation or "",
+        skip=stage.getHandleInvalid() == "skip",
+        files=files,
+        classes=classes,
+    )
+    read = dataset.select(*(column.alias(name) for name, column in chosen.items()))
+    return Prepared(read.mapInArrow(partial(prepared, intake=intake), SCHEMA), intake)

@@ -1,0 +1,1 @@
+"""Params of sparkdl's stages, and what they take."""

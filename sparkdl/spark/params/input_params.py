@@ -1,0 +1,93 @@
+"""Params of what a stage reads: which columns, what their bytes and images are, what becomes of bad rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import HasFeaturesCol, HasHandleInvalid
+
+from sparkdl.decoding.layout import RESIZES, STORAGES
+from sparkdl.spark.params.converters import one_of
+
+
+class HasInputs(HasFeaturesCol, HasHandleInvalid):
+    """Features in one column or several, the forms of their bytes and images, and rows that cannot be used."""
+
+    featuresCols: Param[list[str]] = Param(
+        Params._dummy(),
+        "featuresCols",
+        "columns of numbers, arrays or Vectors whose values together, in this order, are a row of features; instead of "
+        "featuresCol.",
+        TypeConverters.toListString,  # type: ignore[arg-type]
+    )
+    binaryFormat: Param[str] = Param(
+        Params._dummy(),
+        "binaryFormat",
+        "what a binary features column holds: raw (one uint8 a value), image (a JPEG or PNG file), or auto (as each "
+        "row's length and first bytes say).",
+        one_of("binaryFormat", "auto", "raw", "image"),  # type: ignore[arg-type]
+    )
+    imageResize: Param[str] = Param(
+        Params._dummy(),
+        "imageResize",
+        "what becomes of images of another size than the network's input_shape: error, or the filter of Pillow that "
+        f"resizes them, one of {', '.join(RESIZES)}.",
+        one_of("imageResize", "error", *RESIZES),  # type: ignore[arg-type]
+    )
+    imageStorage: Param[str] = Param(
+        Params._dummy(),
+        "imageStorage",
+        "what a fit keeps of a binary features column of JPEG and PNG files: pixels (each file is decoded once, before "
+        "training) or files (decoded again for every batch, beside the training steps).",
+        one_of("imageStorage", *STORAGES),  # type: ignore[arg-type]
+    )
+    handleInvalid: Param[str] = Param(
+        Params._dummy(),
+        "handleInvalid",
+        "what becomes of rows with null, NaN, infinity, another width than the network takes, or an image that cannot "
+        "be decoded: error, skip (left out, and counted in the summary of a fit) or keep (in transform only: null in "
+        "every output column).",
+        one_of("handleInvalid", "error", "skip", "keep"),  # type: ignore[arg-type]
+    )
+
+    def __init__(self, *args: str) -> None:
+        super().__init__(*args)
+        self._setDefault(binaryFormat="auto", imageResize="error", imageStorage="pixels", handleInvalid="error")
+
+    def getFeaturesCols(self) -> list[str]:
+        """Columns that together are the features; [] where featuresCol is read."""
+        return self.getOrDefault(self.featuresCols) if self.isDefined(self.featuresCols) else []
+
+    def getBinaryFormat(self) -> str:
+        """What a binary features column holds."""
+        return self.getOrDefault(self.binaryFormat)
+
+    def getImageResize(self) -> str:
+        """What becomes of images of another size."""
+        return self.getOrDefault(self.imageResize)
+
+    def getImageStorage(self) -> str:
+        """What a fit keeps of image files."""
+        return self.getOrDefault(self.imageStorage)
+
+    def setFeaturesCols(self, value: Sequence[str]) -> Self:
+        """Set the columns that together are the features; [] goes back to featuresCol."""
+        return self._set(featuresCols=value if isinstance(value, str) else list(value))
+
+    def setBinaryFormat(self, value: str) -> Self:
+        """Set what a binary features column holds."""
+        return self._set(binaryFormat=value)
+
+    def setImageResize(self, value: str) -> Self:
+        """Set what becomes of images of another size."""
+        return self._set(imageResize=value)
+
+    def setImageStorage(self, value: str) -> Self:
+        """Set what a fit keeps of image files."""
+        return self._set(imageStorage=value)
+
+    def setHandleInvalid(self, value: str) -> Self:
+        """Set what becomes of rows that cannot be used."""
+        return self._set(handleInvalid=value)

@@ -1,0 +1,325 @@
+"""The Params of every sparkdl stage. Specs are kept in Params as JSON, so Spark ML saves and copies them unaided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Self, TypedDict
+
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import (
+    HasLabelCol,
+    HasMaxIter,
+    HasPredictionCol,
+    HasSeed,
+    HasStepSize,
+    HasTol,
+    HasValidationIndicatorCol,
+    HasWeightCol,
+)
+
+from sparkdl.dtypes import DTYPES
+from sparkdl.losses import Loss
+from sparkdl.network import Network
+from sparkdl.optimizers import Optimizer
+from sparkdl.spark.params.activations import HasActivationCols
+from sparkdl.spark.params.converters import of_plain, one_of, spec_text
+from sparkdl.spark.params.input_params import HasInputs
+from sparkdl.spark.params.run_params import HasRun
+from sparkdl.synonyms import PARAMS, bare
+from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.stopping import EarlyStopping
+
+
+class DeepArguments(TypedDict, total=False):
+    """Keyword arguments of every estimator: its Params by name."""
+
+    network: Network | str
+    loss: Loss | str
+    optimizer: Optimizer | str
+    exchange: Exchange | str
+    featuresCol: str
+    featuresCols: Sequence[str]
+    binaryFormat: str
+    imageResize: str
+    imageStorage: str
+    handleInvalid: str
+    labelCol: str
+    predictionCol: str
+    weightCol: str
+    validationIndicatorCol: str
+    maxIter: int
+    batchSize: int
+    stepSize: float
+    tol: float
+    seed: int
+    numWorkers: int
+    computeDtype: str
+    deviceType: str
+    progress: str
+    workerLogs: str
+    earlyStopping: EarlyStopping | str
+    checkpointDir: str
+    checkpointInterval: int
+    checkpointUnit: str
+    checkpointKeep: int
+    collectTrainingStats: bool
+    logDir: str
+    logInterval: int
+    activationCols: Mapping[str, str]
+    initialModel: Any
+
+
+class HasNetwork(Params):
+    """The network and its loss: what a model needs as well as its estimator."""
+
+    network: Param[str] = Param(
+        Params._dummy(),
+        "network",
+        "the network, a sparkdl.Network or its JSON; it ends in raw scores, one per class or output.",
+        spec_text(Network),  # type: ignore[arg-type]
+    )
+    loss: Param[str] = Param(
+        Params._dummy(),
+        "loss",
+        "what training minimizes: a name such as softmax_cross_entropy, sigmoid_cross_entropy, squared_error, "
+        "absolute_error, huber, or an object of sparkdl.losses.",
+        spec_text(Loss),  # type: ignore[arg-type]
+    )
+
+    def getNetwork(self) -> Network:
+        """The network."""
+        if not self.isDefined(self.network):
+            raise ValueError(
+                f"network of {type(self).__name__} is not set; pass network=Network([...], input_shape=(...))."
+            )
+        return Network.from_json(self.getOrDefault(self.network))
+
+    def getLoss(self) -> Loss:
+        """The loss."""
+        if not self.isDefined(self.loss):
+            raise ValueError(f"loss of {type(self).__name__} is not set; pass loss='squared_error' or another.")
+        return Loss.from_json(self.getOrDefault(self.loss))
+
+
+class HasBatches(Params):
+    """Rows handled together."""
+
+    batchSize: Param[int] = Param(
+        Params._dummy(),
+        "batchSize",
+        "rows of a training step over all workers, and of a batch in transform (> 0).",
+        TypeConverters.toInt,  # type: ignore[arg-type]
+    )
+
+    def getBatchSize(self) -> int:
+        """Rows of a batch."""
+        return self.getOrDefault(self.batchSize)
+
+
+class DeepParams(
+    HasNetwork,
+    HasBatches,
+    HasActivationCols,
+    HasLabelCol,
+    HasInputs,
+    HasPredictionCol,
+    HasWeightCol,
+    HasValidationIndicatorCol,
+    HasMaxIter,
+    HasStepSize,
+    HasTol,
+    HasSeed,
+    HasRun,
+):
+    """Params that every sparkdl estimator shares, and that its model keeps."""
+
+    numWorkers: Param[int] = Param(
+        Params._dummy(),
+        "numWorkers",
+        "barrier tasks that train together, each on its part of the rows (> 0).",
+        TypeConverters.toInt,  # type: ignore[arg-type]
+    )
+    optimizer: Param[str] = Param(
+        Params._dummy(),
+        "optimizer",
+        "the update rule: a name such as sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad, lamb, lion, or an "
+        "object of sparkdl.optimizers, which also holds schedule, weight decay and clipping; stepSize is its rate.",
+        spec_text(Optimizer),  # type: ignore[arg-type]
+    )
+    exchange: Param[str] = Param(
+        Params._dummy(),
+        "exchange",
+        "how workers agree: all_reduce (synchronous SGD), or an object of sparkdl.training.exchanges.exchange.",
+        spec_text(Exchange),  # type: ignore[arg-type]
+    )
+    computeDtype: Param[str] = Param(
+        Params._dummy(),
+        "computeDtype",
+        f"float type that layers compute in, weights being float64 or else float32: {' or '.join(DTYPES)}.",
+        one_of("computeDtype", *DTYPES),  # type: ignore[arg-type]
+    )
+    deviceType: Param[str] = Param(
+        Params._dummy(),
+        "deviceType",
+        "where workers train: cpu, gpu (the GPUs Spark assigned to the task or, without such, worker i takes the i-th "
+        "of its machine), or auto (gpu where Spark assigned one, else cpu).",
+        one_of("deviceType", "auto", "cpu", "gpu"),  # type: ignore[arg-type]
+    )
+    progress: Param[str] = Param(
+        Params._dummy(),
+        "progress",
+        "progress bar on the driver during fit: auto (in a terminal or notebook), on, or off.",
+        one_of("progress", "auto", "on", "off"),  # type: ignore[arg-type]
+    )
+    workerLogs: Param[str] = Param(
+        Params._dummy(),
+        "workerLogs",
+        "whether what workers print reaches the driver during fit, with rank and host, by the logger sparkdl.worker: "
+        "on or off.",
+        one_of("workerLogs", "on", "off"),  # type: ignore[arg-type]
+    )
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._setDefault(
+            optimizer="sgd",
+            exchange="all_reduce",
+            batchSize=128,
+            maxIter=10,
+            stepSize=0.01,
+            tol=0.0,
+            seed=0,
+            numWorkers=1,
+            computeDtype="float32",
+            deviceType="auto",
+            progress="auto",
+            workerLogs="off",
+        )
+
+    def _copy_params(self) -> None:
+        """As Spark's, which gives a stage the Params of its class; Spark's own among them take NumPy's values, too."""
+        super()._copy_params()
+        for param in self.params:
+            param.typeConverter = of_plain(param.typeConverter)
+
+    def setParams(self, **values: Any) -> Self:
+        """Set Params by name; None leaves a Param as it is.
+
+        Raises
+        ------
+        TypeError
+            There is no such Param, or its value is of another kind than it takes.
+        """
+        for name in values:
+            if not self.hasParam(name):
+                raise TypeError(f"{type(self).__name__} has no Param {name!r}; {self._hint(name)}")
+        return self._set(**{name: value for name, value in values.items() if value is not None})
+
+    def _hint(self, name: str) -> str:
+        """What may be meant by the name of no Param."""
+        own = {bare(param.name): param.name for param in self.params}
+        meant = own.get(bare(name)) or PARAMS.get(bare(name))
+        if meant and hasattr(self, f"set{meant[0].upper()}{meant[1:]}"):  # initialModel is no Param
+            return f"did you mean {meant}?"
+        near = get_close_matches(name, own.values(), 1, 0.5)
+        return f"did you mean {near[0]}?" if near else "explainParams() lists those there are."
+
+    def _set(self, **values: Any) -> Self:
+        """As Spark's, which copies Params by it; None takes a Param back, as one value of a grid may be."""
+        for name, value in values.items():
+            if value is None:
+                self.clear(self.getParam(name))
+        return super()._set(**{name: value for name, value in values.items() if value is not None})
+
+    def getNumWorkers(self) -> int:
+        """Barrier tasks that train together."""
+        return self.getOrDefault(self.numWorkers)
+
+    def getOptimizer(self) -> Optimizer:
+        """The update rule."""
+        return Optimizer.from_json(self.getOrDefault(self.optimizer))
+
+    def getExchange(self) -> Exchange:
+        """How workers agree."""
+        return Exchange.from_json(self.getOrDefault(self.exchange))
+
+    def getComputeDtype(self) -> str:
+        """Float type of weights and arithmetic."""
+        return self.getOrDefault(self.computeDtype)
+
+    def getDeviceType(self) -> str:
+        """Where workers train."""
+        return self.getOrDefault(self.deviceType)
+
+    def getProgress(self) -> str:
+        """Whether fit shows a progress bar."""
+        return self.getOrDefault(self.progress)
+
+    def getWorkerLogs(self) -> str:
+        """Whether what workers print reaches the driver."""
+        return self.getOrDefault(self.workerLogs)
+
+    def setNetwork(self, value: Network | str) -> Self:
+        """Set the network."""
+        return self._set(network=value)
+
+    def setLoss(self, value: Loss | str) -> Self:
+        """Set the loss."""
+        return self._set(loss=value)
+
+    def setOptimizer(self, value: Optimizer | str) -> Self:
+        """Set the update rule."""
+        return self._set(optimizer=value)
+
+    def setExchange(self, value: Exchange | str) -> Self:
+        """Set how workers agree."""
+        return self._set(exchange=value)
+
+    def setMaxIter(self, value: int) -> Self:
+        """Set the number of epochs; 0 returns the initial weights."""
+        return self._set(maxIter=value)
+
+    def setBatchSize(self, value: int) -> Self:
+        """Set the rows of a batch, over all workers."""
+        return self._set(batchSize=value)
+
+    def setStepSize(self, value: float) -> Self:
+        """Set the learning rate."""
+        return self._set(stepSize=value)
+
+    def setTol(self, value: float) -> Self:
+        """Set the relative improvement of the objective under which training stops; 0 never stops."""
+        return self._set(tol=value)
+
+    def setSeed(self, value: int) -> Self:
+        """Set the seed of initial weights, order of rows, and random layers."""
+        return self._set(seed=value)
+
+    def setNumWorkers(self, value: int) -> Self:
+        """Set the number of barrier tasks that train together."""
+        return self._set(numWorkers=value)
+
+    def setWeightCol(self, value: str) -> Self:
+        """Set the column of sample weights."""
+        return self._set(weightCol=value)
+
+    def setValidationIndicatorCol(self, value: str) -> Self:
+        """Set the boolean column that marks rows to validate on instead of training."""
+        return self._set(validationIndicatorCol=value)
+
+    def setComputeDtype(self, value: str) -> Self:
+        """Set the float type that layers compute in."""
+        return self._set(computeDtype=value)
+
+    def setDeviceType(self, value: str) -> Self:
+        """Set where workers train."""
+        return self._set(deviceType=value)
+
+    def setProgress(self, value: str) -> Self:
+        """Set whether fit shows a progress bar."""
+        return self._set(progress=value)
+
+    def setWorkerLogs(self, value: str) -> Self:
+        """Set whether what workers print reaches the driver."""
+        return self._set(workerLogs=value)

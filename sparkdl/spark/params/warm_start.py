@@ -1,0 +1,93 @@
+"""Training that starts from weights there are already, of a model or of anybody's making."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from pyspark.ml import PredictionModel
+from pyspark.sql import SparkSession
+
+from sparkdl.layers.base import Weights
+from sparkdl.network import Network, named_arrays, nested_weights
+from sparkdl.spark.params.params import DeepParams
+from sparkdl.spark.saving.persistence import Saved, read_weights
+from sparkdl.spark.saving.weight_rows import read_only
+from sparkdl.transfer import shared_layers
+
+
+class WarmStart(DeepParams, Saved):
+    """Gives an estimator `initialModel`; no Param, as weights are not JSON, but copied and saved with the estimator."""
+
+    _weights: Weights | None = None
+
+    def setParams(self, **values: Any) -> Self:
+        """Set Params by name, and `initialModel`; None leaves what there is.
+
+        Raises
+        ------
+        TypeError
+            There is no such Param, or its value is of another kind than it takes.
+        """
+        initial = values.pop("initialModel", None)
+        super().setParams(**values)
+        return self if initial is None else self.setInitialModel(initial)
+
+    def setInitialModel(self, value: PredictionModel[Any] | Mapping[str, Any] | str | os.PathLike[str] | None) -> Self:
+        """Set what training starts from: layers of these names take the weights, all others start afresh.
+
+        Parameters
+        ----------
+        value : DeepModel, dict, str or None
+            A model; nested weights, {layer name: {weight name: array}}; the path or URI of a saved model of sparkdl,
+            which is read at once; or None, to start afresh.
+
+        Raises
+        ------
+        ValueError
+            There are no weights in it, or they are no finite numbers.
+        """
+        if isinstance(value, (str, os.PathLike)):
+            value = read_weights(os.fspath(value), SparkSession.active())
+        elif isinstance(value, PredictionModel) and isinstance(value, Saved):
+            value = getattr(value, "weights", None) or {}
+        if value is not None and (not isinstance(value, Mapping) or not value):
+            raise ValueError(
+                "initialModel must be a model of sparkdl with weights, the path of one, or nested weights, "
+                f"received {value!r}; a pipeline's model is among its stages."
+            )
+        self._weights = None if value is None else _arrays(value)
+        return self
+
+    def getInitialWeights(self) -> Weights | None:
+        """The weights that training starts from, by layer and name; None without `initialModel`."""
+        return self._weights
+
+    def _initial(self, network: Network) -> Weights | None:
+        """The weights that the network takes; ValueError if it cannot take them."""
+        if self._weights is None:
+            return None
+        return {name: self._weights[name] for name in shared_layers(network.abstract_weights(), self._weights)}
+
+    def _most_bytes(self) -> float:
+        return math.inf  # they may be of another network
+
+    def _restore(self, weights: Weights) -> None:
+        self._weights = read_only(weights)
+
+
+def _arrays(weights: Mapping[str, Any]) -> Weights:
+    arrays = {path: np.array(value) for path, value in named_arrays(weights)}
+    for path, array in arrays.items():
+        if array.dtype.kind not in "fiu":
+            raise ValueError(f"initialModel must hold arrays of numbers, received {array.dtype} as {path!r}.")
+        strange = array[~np.isfinite(array)]
+        if len(strange):
+            raise ValueError(
+                f"initialModel must hold finite numbers, received {strange[0]} in {path!r}; take weights of a fit that "
+                "did not diverge."
+            )
+    return read_only(nested_weights(arrays))

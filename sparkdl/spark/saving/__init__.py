@@ -1,0 +1,1 @@
+"""Stages and weights in Spark ML's directories."""

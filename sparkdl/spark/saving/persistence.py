@@ -1,0 +1,300 @@
+"""Saving and loading: Spark ML's JSON metadata with a format version, and weights as Parquet rows; no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.ml.util import MLReadable, MLReader, MLWritable, MLWriter
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sparkdl.layers.base import Weights
+from sparkdl.network import count_weights
+from sparkdl.spark.saving.weight_rows import assembled, digest, read_only, tables
+from sparkdl.specs import MissingClass
+
+FORMAT = 2  # of the directory; 1 had neither paramsDigest nor weightsFiles
+METADATA_BYTES = 64 << 20  # more than any network's description has
+UNSIGNED = ("timestamp", "sparkVersion", "paramsDigest")  # what paramsDigest does not cover
+
+Stage = TypeVar("Stage", bound=Any)
+
+
+class StageWriter(MLWriter):
+    """Writes a stage's Params and, if it has weights, those.
+
+    Layout: `weights/` as Parquet rows (name string, dtype string, shape array<int>, part int, data binary): C order,
+    little-endian, cut into parts; then `metadata/`, one line of JSON as Spark ML writes it, with `sparkdlFormat`,
+    `weightsDigest` of the arrays, `weightsFiles` with the SHA-256 of every file, and `paramsDigest` of the rest.
+    Metadata come last, so that a save that failed cannot be loaded.
+    """
+
+    def __init__(self, instance: Any) -> None:
+        super().__init__()
+        self.instance = instance
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the stage at `path`, which must be empty or not there unless `overwrite()` was called.
+
+        Raises
+        ------
+        FileExistsError
+            There are files.
+        ValueError
+            The path holds what Spark takes for a pattern: brackets, braces or a backslash.
+        """
+        path = _plain(path)
+        # Not by MLWriter: on Spark Connect, its overwrite needs a JVM that is not there (SPARK-55452).
+        if self.shouldOverwrite:
+            _clear(self.sparkSession, path)
+        elif _files(self.sparkSession, path):
+            raise FileExistsError(f"{path} already exists; save elsewhere, or with write().overwrite().save(path).")
+        self.saveImpl(path)
+
+    def saveImpl(self, path: str) -> None:
+        session, stage = self.sparkSession, self.instance
+        metadata = {
+            "class": _class_name(type(stage)),
+            "timestamp": int(time.time() * 1000),
+            "sparkVersion": session.version,
+            "uid": stage.uid,
+            "paramMap": {param.name: value for param, value in stage._paramMap.items()},
+            "defaultParamMap": {param.name: value for param, value in stage._defaultParamMap.items()},
+            "sparkdlFormat": FORMAT,
+        }
+        weights = getattr(stage, "_weights", None)
+        if weights is not None:
+            for table in tables(weights):
+                # As rows: from Arrow, Spark cuts none where arrow.maxRecordsPerBatch is 0, "no limit".
+                rows = session.createDataFrame(table.to_pylist(), from_arrow_schema(table.schema)).coalesce(1)
+                rows.write.mode("append").option("compression", "none").parquet(f"{path}/weights")
+            files = session.read.format("binaryFile").load(f"{path}/weights").selectExpr("path", "sha2(content, 256)")
+            metadata["weightsDigest"] = digest(weights)
+            metadata["weightsFiles"] = {file.rsplit("/", 1)[1]: hashed for file, hashed in files.collect()}
+        metadata["paramsDigest"] = _params_digest(metadata)
+        line = session.createDataFrame([(json.dumps(metadata),)], "value string").coalesce(1)
+        line.write.option("compression", "none").text(f"{path}/metadata")
+
+
+class StageReader(MLReader[Stage]):
+    """Reads what a StageWriter wrote."""
+
+    def __init__(self, cls: type[Stage]) -> None:
+        super().__init__()
+        self.cls = cls
+
+    def load(self, path: str | os.PathLike[str]) -> Stage:
+        """The stage saved at `path`.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no saved stage.
+        ValueError
+            The directory holds another class, is of a newer format, or is damaged, or the path is none that `save`
+            takes; the message says which.
+        """
+        session, path = self.sparkSession, _plain(path)
+        metadata = _metadata(session, path)
+        found, expected = metadata["class"], _class_name(self.cls)
+        if found != expected:
+            raise ValueError(f"{path} holds a {_short(found)}, not a {expected}; load it with that class.")
+        _check(path, metadata)
+        with _explained(path):
+            stage = self.cls()
+            stage._resetUid(metadata["uid"])
+            _set_each(stage, metadata["defaultParamMap"], lambda name, value: stage._setDefault(**{name: value}))
+            _set_each(stage, metadata["paramMap"], lambda name, value: stage._set(**{name: value}))
+        if "weightsDigest" in metadata:
+            with _explained(path):
+                most = stage._most_bytes()
+            weights = _weights(session, path, metadata, most)
+            with _explained(path):
+                stage._restore(weights)
+        return stage
+
+
+class Saved(MLWritable, MLReadable[Any]):
+    """Gives a stage write, save, read and load."""
+
+    _weights: Weights | None
+
+    def write(self) -> StageWriter:
+        """A writer, with save(path) and overwrite()."""
+        return StageWriter(self)
+
+    @classmethod
+    def read(cls) -> StageReader[Any]:
+        """A reader, with load(path)."""
+        return StageReader(cls)
+
+    def _most_bytes(self) -> float:
+        """What the weights that were saved with the stage have at most."""
+        return 8 * count_weights(self.getNetwork().abstract_weights())  # type: ignore[attr-defined]
+
+    def _restore(self, weights: Weights) -> None:
+        """Take the weights that were saved with the stage."""
+        self.getNetwork().check_weights(weights)  # type: ignore[attr-defined]
+        self._weights = read_only(weights)
+
+
+def read_weights(path: str, session: SparkSession) -> Weights:
+    """The weights of any stage of sparkdl that was saved with some.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no saved stage.
+    ValueError
+        The directory holds something else, is of a newer format, or is damaged; the message says which.
+    """
+    path = _plain(path)
+    metadata = _metadata(session, path)
+    kind = metadata["class"]
+    if not kind.startswith("sparkdl.") or "weightsDigest" not in metadata:
+        raise ValueError(f"{path} holds a {_short(kind)} without weights of its own; name a saved DeepModel.")
+    _check(path, metadata)
+    return _weights(session, path, metadata)
+
+
+def _plain(path: str | os.PathLike[str]) -> str:
+    """The path as text; ValueError if Spark would take it for a pattern of other paths."""
+    text = os.fspath(path)
+    found = sorted(set(text) & set("[]{}\\*?"))
+    if found:
+        raise ValueError(f"path must not hold {' '.join(found)}, which Spark reads as a pattern, received {text!r}.")
+    return text
+
+
+def _class_name(cls: type[Any]) -> str:
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+def _clear(session: SparkSession, path: str) -> None:
+    """Leave an empty directory: what Spark overwrites with no rows, on any filesystem and on Spark Connect."""
+    nothing = session.range(0).selectExpr("id AS part", "'' AS value").write.mode("overwrite").partitionBy("part")
+    nothing = nothing.option("partitionOverwriteMode", "static")
+    nothing.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").text(path)
+
+
+def _files(session: SparkSession, path: str, pattern: str = "*") -> list[str]:
+    """Names of the files in and below a directory; none if it is not there."""
+    files = session.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", pattern)
+    try:
+        return sorted(uri.rsplit("/", 1)[1] for uri in files.load(path).inputFiles())
+    except PySparkException as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return []
+        raise
+
+
+def _contents(session: SparkSession, path: str, files: str, most: int = 1 << 31) -> list[bytes]:
+    """What is in the files of a directory of at most so many bytes; none if there are none.
+
+    As bytes: Spark's own readers of text and Parquet decompress and allocate as a damaged file says, and the JVM ends
+    when that is too much.
+    """
+    reader = session.read.format("binaryFile").option("recursiveFileLookup", "true").option("pathGlobFilter", files)
+    try:
+        rows = reader.load(path).where(f"length <= {most}").select("content").collect()
+    except Exception as error:
+        if "PATH_NOT_FOUND" in str(error):
+            return []
+        if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):  # py4j's own errors
+            raise
+        lines = [line.removeprefix(": ") for line in str(error).splitlines()]
+        raise ValueError(next(line for line in lines if not line.startswith("An error occurred while"))) from None
+    return [bytes(row.content) for row in rows]
+
+
+def _metadata(session: SparkSession, path: str) -> dict[str, Any]:
+    with _explained(path):
+        found = _contents(session, f"{path}/metadata", "part-*", METADATA_BYTES)
+    if not found:
+        raise FileNotFoundError(
+            f"{path} holds no saved stage, as there is no {path}/metadata with content; check the path."
+        )
+    with _explained(path):
+        if len(found) > 1:
+            raise ValueError(f"there are {len(found)} files of metadata.")
+        metadata = json.loads(found[0].decode())
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("class"), str):
+            raise ValueError("its metadata name no class.")
+        return metadata
+
+
+def _check(path: str, metadata: dict[str, Any]) -> None:
+    """ValueError unless this format is known and the metadata are as they were saved."""
+    version = metadata.get("sparkdlFormat")
+    if type(version) is not int or not 1 <= version <= FORMAT:
+        raise ValueError(
+            f"{path} is in format {_short(version)}, this sparkdl reads formats 1 to {FORMAT}; upgrade sparkdl."
+        )
+    with _explained(path):
+        if (version > 1 or "paramsDigest" in metadata) and metadata.get("paramsDigest") != _params_digest(metadata):
+            raise ValueError("its metadata are not those that were saved.")
+
+
+def _params_digest(metadata: dict[str, Any]) -> str:
+    signed = {name: value for name, value in metadata.items() if name not in UNSIGNED}
+    return hashlib.sha256(json.dumps(signed, sort_keys=True).encode()).hexdigest()
+
+
+def _set_each(stage: Any, values: dict[str, Any], setter: Callable[[str, Any], Any]) -> None:
+    for name, value in values.items():
+        if not stage.hasParam(name):
+            raise ValueError(f"{type(stage).__name__} has no Param {name!r}; a newer sparkdl may have saved it.")
+        setter(name, value)
+
+
+def _weights(session: SparkSession, path: str, metadata: dict[str, Any], most: float = math.inf) -> Weights:
+    folder = f"{path}/weights"
+    with _explained(path):
+        weights = assembled(_weight_files(session, folder, metadata.get("weightsFiles")), most)
+        if digest(weights) != metadata["weightsDigest"]:
+            raise ValueError("its weights are not those that were saved.")
+    return weights
+
+
+def _weight_files(session: SparkSession, folder: str, digests: dict[str, str] | None) -> Iterable[bytes]:
+    """The Parquet files, one at a time, each only when its bytes are known to be those that were saved."""
+    for name in _files(session, folder, "*.parquet") if digests is None else digests:
+        if not re.fullmatch(r"part-[\w.-]+\.parquet", name):
+            raise ValueError(f"{name!r} is no name of a file of weights.")
+        content = b"".join(_contents(session, f"{folder}/{name}", "*"))
+        if digests is not None and hashlib.sha256(content).hexdigest() != digests[name]:
+            raise ValueError(f"file weights/{name} is {'not as it was saved' if content else 'missing or empty'}.")
+        yield content
+
+
+def _short(value: Any) -> str:
+    """As text on one line that is not too long to read."""
+    text = " ".join(str(value).split())
+    return text if len(text) <= 500 else f"{text[:500]}..."
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turns whatever damaged metadata or rows make readers, parsers and constructors raise into one sentence."""
+    try:
+        yield
+    except ConnectionError:  # to Spark
+        raise
+    except MissingClass as error:
+        raise ValueError(f"{path} cannot be loaded: {error}") from None
+    except Exception as error:
+        kind = "" if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__} "
+        reason = _short(f"{kind}{error}").rstrip(".")
+        remedy = "save the stage again, or upgrade sparkdl if a newer one saved it"
+        if re.search(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found", reason):
+            remedy = "give Spark the jars of this file system, as hadoop-aws for s3a://, or copy the folder to another"
+        raise ValueError(f"{path} cannot be loaded: {reason}; {remedy}.") from None

@@ -1,0 +1,137 @@
+"""Distributed inference: one Arrow UDF from the features column to what the model was asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import jax
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
+
+from sparkdl.decoding.arrow_types import is_binary, is_image
+from sparkdl.decoding.columns import decode_features, decode_labels
+from sparkdl.decoding.layout import VALID, Array, first_status, refusal
+from sparkdl.dtypes import kept_dtype
+from sparkdl.losses import Loss
+from sparkdl.network import Network
+from sparkdl.spark.arrow_udf import Batch, arrow_udf
+from sparkdl.spark.tasks.collector import spare_modules
+from sparkdl.spark.tasks.forward import Forward, Scores, Scoring, in_batches, loaded
+from sparkdl.spark.tasks.heads import Heads
+
+PART_BYTES = 64 << 20  # of the features of rows whose results are given at a time
+DECODED_BYTES = 4 << 20  # of numbers that are decoded at a time, as they fit a cache; bytes are read where they are
+REMEDY = "mend or drop such rows, or set handleInvalid to skip or keep"
+
+
+def scored(
+    inputs: list[Column], scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]
+) -> Column:
+    """A struct column with a field for every head: a number, or a list of numbers for those in `lists`.
+
+    Fields for what `scoring` asks for besides follow: lists of activations, the row's loss. What is alone is a column
+    of its own, which takes Spark less time to read than a struct does.
+
+    Parameters
+    ----------
+    inputs : list of Column
+        The features and, for losses, the labels (see `columns.py`).
+    scoring : Scoring
+    weights : callable
+        Gives the packed weights, on the worker.
+    heads : dict of callable
+        See `heads.py`.
+    lists : set of str
+    """
+    names = [*heads, *scoring.activations.values(), *([scoring.loss_column] if scoring.loss_column else [])]
+    wide = lists | set(scoring.activations.values())
+    types = [result_type(scoring, name in wide) for name in names]
+    kind = types[0] if len(types) == 1 else StructType(list(map(StructField, names, types)))
+
+    def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
+        return results(batches, scoring, weights, heads, wide)
+
+    # Spark takes it for random, lest a filter on its results run it twice: to filter, and to show.
+    return arrow_udf(predict, kind).asNondeterministic()(*inputs)
+
+
+def result_type(scoring: Scoring, is_list: bool) -> DataType:
+    """Spark's type of a head's results: double, or a list of the floats that the model keeps."""
+    return ArrayType(DoubleType() if scoring.dtype == "float64" else FloatType(), False) if is_list else DoubleType()
+
+
+# On the worker.
+
+
+def results(
+    batches: Iterator[Batch], scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]
+) -> Iterator[pa.Array]:
+    """What `scored` puts into its column, a part of a batch at a time."""
+    forward, specs = loaded(scoring, weights), scoring.specs()
+    for batch in batches:
+        for part in _bounded(batch, forward, scoring):
+            yield _result(part, forward, scoring, specs, heads, lists)
+    spare_modules()
+
+
+def _bounded(batch: Batch, forward: Forward, scoring: Scoring) -> Iterator[Batch]:
+    """Spark's batch in parts, lest the results, or the activations, be many times as large as what is sent."""
+    rows = forward.rows if scoring.activations else PART_BYTES // scoring.layout.row_bytes
+    return _cut(batch, scoring.batch * max(1, rows // scoring.batch))
+
+
+def _cut(batch: Batch, size: int) -> Iterator[Batch]:
+    for first in range(0, max(len(batch[0]), 1), size):
+        yield tuple(column.slice(first, size) for column in batch)
+
+
+def _result(
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss], heads: Heads, lists: set[str]
+) -> pa.Array:
+    size = forward.rows * max(1, DECODED_BYTES // (scoring.layout.row_bytes * forward.rows))
+    if is_binary(batch[0].type) or is_image(batch[0].type):
+        size = len(batch[0])
+    marks, found = zip(*(_scores(part, forward, scoring, specs) for part in _cut(batch, size)), strict=True)
+    bad, parts = np.concatenate(marks), [each for part in found for each in part]
+    dtype = kept_dtype(scoring.dtype)
+    if parts:
+        scores = jax.tree.map(lambda *part: np.concatenate(part).astype(dtype, copy=False), *parts)
+    else:
+        none = np.zeros((0, 1), dtype)
+        scores = Scores(none, none, none[:, 0], dict.fromkeys(scoring.activations, none))
+    columns = {name: head(scores.outputs, scores.predictions) for name, head in heads.items()}
+    columns |= {scoring.activations[path]: values for path, values in scores.activations.items()}
+    if scoring.loss_column:
+        columns[scoring.loss_column] = scores.losses
+    fields = []
+    for name, values in columns.items():
+        if name in lists:
+            flat = pa.array(values.astype(dtype).reshape(-1))
+            offsets = np.arange(0, values.size + 1, max(values.shape[1], 1), dtype=np.int32)[: len(values) + 1]
+            fields.append(pa.ListArray.from_arrays(pa.array(offsets), flat))
+        else:
+            fields.append(pa.array(values.astype(np.float64)))
+    struct = pa.StructArray.from_arrays(fields, list(columns), mask=pa.array(bad) if bad.any() else None)
+    return struct if len(fields) > 1 else struct.flatten()[0]
+
+
+def _scores(
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss]
+) -> tuple[Array, list[Scores]]:
+    """Which rows are bad, and the scores of all, those being scored as zeros."""
+    names = scoring.layout.names
+    decoded = [decode_features(batch[: len(names)], scoring.layout)]
+    labels = None
+    if scoring.loss_column:
+        network, loss = specs
+        shape = network.output_shape()
+        decoded.append(decode_labels(batch[len(names)], scoring.label, math.prod(shape)))
+        labels = loss.encode(decoded[1].values, shape)
+    bad = first_status(decoded) != VALID
+    if scoring.strict and bad.any():
+        raise refusal(decoded, dict(zip((*names, scoring.label), batch, strict=False)), REMEDY)
+    with jax.enable_x64(scoring.dtype == "float64"):
+        return bad, list(in_batches(decoded[0].values, labels, forward))

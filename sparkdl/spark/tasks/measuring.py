@@ -1,0 +1,177 @@
+"""What tasks do to evaluate a model: score their rows and add up measures. Loaded without the stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import jax
+import numpy as np
+import pyarrow as pa
+
+from sparkdl.decoding.columns import decode_features, decode_labels, decode_weights
+from sparkdl.decoding.layout import VALID, Array, first_status, refusal
+from sparkdl.evaluation import (
+    Accumulator,
+    ClassificationMeasures,
+    EvaluationOptions,
+    MultilabelMeasures,
+    RegressionMeasures,
+)
+from sparkdl.evaluation.base import require_finite
+from sparkdl.losses import Loss
+from sparkdl.network import Network
+from sparkdl.spark.tasks.collector import spare_modules
+from sparkdl.spark.tasks.forward import Scoring, in_batches, loaded
+from sparkdl.spark.tasks.heads import probabilities, raw_scores
+from sparkdl.spark.tasks.inference import PART_BYTES
+from sparkdl.spark.tasks.row_bytes import REMEDY
+
+PART_SCHEMA = "state binary, failure string"
+KINDS = {"classes": "exclusive classes", "labels": "several labels a row", "numbers": "numbers"}
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """What a task needs to evaluate rows; plain values and functions of modules.
+
+    Attributes
+    ----------
+    kind : str
+        What is predicted: "classes", "labels" (any number of them a row) or "numbers".
+    scoring : Scoring
+    weights : callable
+        Gives the packed weights.
+    decide : callable
+        Classes (n,) of (outputs, predictions).
+    options : dict
+        Of the accumulator.
+    weight : str
+        The user's name of the column of row weights, for messages; "" without one.
+    """
+
+    kind: str
+    scoring: Scoring
+    weights: Callable[[], bytes]
+    decide: Callable[[Array, Array], Array]
+    options: EvaluationOptions
+    weight: str
+
+
+def measures_of(plan: EvaluationPlan, network: Network, loss: Loss) -> Any:
+    """An accumulator without any rows; ValueError for options out of range."""
+    outputs = network.output_shape()[0]
+    if plan.kind == "numbers":
+        return RegressionMeasures(outputs)
+    probabilistic = loss.gives_probabilities
+    if plan.kind == "labels":
+        return MultilabelMeasures(outputs, probabilistic=probabilistic, **plan.options)  # type: ignore[misc]
+    return ClassificationMeasures(max(2, outputs), probabilistic=probabilistic, **plan.options)
+
+
+def sum_up(batches: Iterator[pa.RecordBatch], plan: EvaluationPlan) -> Iterator[pa.RecordBatch]:
+    """The sums over a task's rows as one row; what is wrong with them as a sentence, lest Spark try again."""
+    try:
+        measures = measures_of(plan, *plan.scoring.specs())
+        for batch in batches:
+            size = max(1, PART_BYTES // plan.scoring.layout.row_bytes)
+            for first in range(0, len(batch), size):
+                _add(measures, batch.slice(first, size), plan)
+    except ValueError as error:
+        for _ in batches:  # Spark keeps a Python worker, and what it has loaded, only if it has read all of its input
+            pass
+        yield _part(None, str(error))
+    else:
+        yield _part(measures.to_bytes(), None)
+    spare_modules()
+
+
+def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of several tasks as one."""
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    if not rows:
+        return
+    try:
+        measures = merged(rows)
+    except ValueError as error:
+        yield _part(None, str(error))
+    else:
+        yield _part(measures.to_bytes(), None)
+
+
+def merged(rows: list[dict[str, Any]]) -> Accumulator:
+    """The sums of several tasks as one; ValueError for the first of their failures."""
+    failures = sorted(row["failure"] for row in rows if row["failure"])
+    if failures:
+        raise ValueError(failures[0])
+    return reduce(lambda one, other: one.merge(other), (Accumulator.from_bytes(row["state"]) for row in rows))
+
+
+def _part(state: bytes | None, failure: str | None) -> pa.RecordBatch:
+    arrays = [pa.array([state], pa.binary()), pa.array([failure], pa.string())]
+    return pa.RecordBatch.from_arrays(arrays, ["state", "failure"])
+
+
+def _add(measures: Any, batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
+    scoring = plan.scoring
+    network, loss = scoring.specs()
+    read = [batch.column(f"features{at}") for at in range(len(scoring.layout.names))]
+    label = decode_labels(batch.column("label"), scoring.label, math.prod(network.output_shape()))
+    decoded = [decode_features(read, scoring.layout), label]
+    held = dict(zip(scoring.layout.names, read, strict=True)) | {scoring.label: batch.column("label")}
+    if plan.weight:
+        held[plan.weight] = batch.column("weight")
+        decoded.append(decode_weights(held[plan.weight], plan.weight))
+    good = first_status(decoded) == VALID
+    if scoring.strict and not good.all():
+        raise refusal(decoded, held, REMEDY)
+    if not good.any():
+        return
+    rows, labels, *rest = (part.values if good.all() else part.values[good] for part in decoded)
+    weights = rest[0] if rest else None
+    labels = loss.encode(labels, network.output_shape())
+    if weights is not None:  # a row of weight 0 is as if it were not there, whatever its outputs would be
+        rows, labels, weights = (part[weights > 0] for part in (rows, labels, weights))
+        if not len(rows):
+            return
+    forward = loaded(scoring, plan.weights)
+    with jax.enable_x64(scoring.dtype == "float64"):
+        batches = in_batches(rows, labels, forward)
+        parts = [(each.outputs, each.predictions, each.losses) for each in batches]
+    outputs, predictions, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
+    require_finite(outputs)
+    if plan.kind == "numbers":
+        measures.add(predictions, labels, weights, losses=losses)
+    elif plan.kind == "labels":
+        measures.add(predictions if measures.probabilistic else outputs, _presence(labels), weights, losses=losses)
+    else:
+        scores = (probabilities if measures.probabilistic else raw_scores)(outputs, predictions)
+        chosen = plan.decide(outputs, predictions)
+        measures.add(scores, _class_of(labels), weights, predicted=chosen, losses=losses)
+
+
+def _presence(labels: Array) -> Array:
+    """Labels as bool; those of margins may be written -1 and 1."""
+    wrong = labels[~np.isin(labels, (-1, 0, 1))]
+    if len(wrong):
+        raise ValueError(f"Labels must be 0 or 1 to be evaluated, received {wrong[0]:g}; round them.")
+    return labels > 0
+
+
+def _class_of(labels: Array) -> Array:
+    """Classes (n,) of classes, of one label a row, or of one-hot rows."""
+    if labels.ndim == 1:
+        return labels
+    presence = _presence(labels)
+    if labels.shape[1] == 1:
+        return presence[:, 0].astype(np.int64)
+    wrong = labels[presence.sum(axis=1) != 1]
+    if len(wrong):
+        raise ValueError(
+            f"Labels must have one 1 a row, since {KINDS['classes']} are evaluated, received {wrong[0].tolist()}; "
+            "use sigmoid_cross_entropy for several labels a row."
+        )
+    return presence.argmax(axis=1)

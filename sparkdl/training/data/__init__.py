@@ -1,0 +1,1 @@
+"""A worker's rows as batches on its device."""

@@ -1,0 +1,58 @@
+"""An epoch's batches on their way to the devices, prepared while the step before runs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from sparkdl.training.data.batches import Plan, Rows, batches, epoch_order, prefetched
+from sparkdl.training.options import Training
+from sparkdl.training.resumption import Share
+from sparkdl.training.step.step import place
+
+
+def feed(
+    plans: Sequence[Training], share: Share, steps: Plan, mesh: Mesh, epoch: int | None, first: int = 0
+) -> Generator[Any]:
+    """The batches of an epoch from step `first`, as `place` gives them.
+
+    Rows come in the order of the plan's seed, or in their own if `epoch` is None. Several plans get batches of their
+    own along a second axis if their orders differ, else the same ones.
+    """
+    seeds = [plans[0].seed] if epoch is None else list(dict.fromkeys(plan.seed for plan in plans))
+    if len(seeds) > 1:
+        seeds = [plan.seed for plan in plans]
+
+    def stream(shard: Any, worker: int, seed: int) -> Iterator[Rows]:
+        order = np.arange(len(shard)) if epoch is None else epoch_order(len(shard), seed, epoch, worker)
+        return batches(shard, steps, worker, order, first)
+
+    streams = [
+        [stream(shard, worker, seed) for worker, shard in enumerate(share.shards, start=share.first)] for seed in seeds
+    ]
+
+    def placed() -> Iterator[Any]:
+        for of_seeds in zip(*(zip(*workers, strict=True) for workers in streams), strict=True):
+            rows = _joined([_joined(of_workers, np.concatenate) for of_workers in of_seeds], _beside)
+            with jax.enable_x64(plans[0].dtype == "float64"):  # it holds for one thread, and this one is another
+                batch = place(rows, mesh)
+            yield batch
+
+    return prefetched(placed())
+
+
+def differ(plans: Sequence[Training]) -> bool:
+    """Whether `feed` gives these plans batches of their own."""
+    return plans[0].shuffle and len({plan.seed for plan in plans}) > 1
+
+
+def _joined(rows: Sequence[Rows], join: Any) -> Rows:
+    return rows[0] if len(rows) == 1 else Rows(*(join(parts) for parts in zip(*rows, strict=True)))
+
+
+def _beside(parts: Sequence[Any]) -> Any:
+    return np.stack(parts, axis=1)

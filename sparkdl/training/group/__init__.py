@@ -1,0 +1,1 @@
+"""How the processes of a fit become one group of workers."""

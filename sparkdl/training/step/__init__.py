@@ -1,0 +1,1 @@
+"""What one step computes: jitted programs over a mesh of workers."""

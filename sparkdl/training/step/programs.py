@@ -1,0 +1,137 @@
+"""Compiled programs, each once in a process for all runs that it can serve: they may differ in settings and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import Mesh
+
+from sparkdl.compiler import ONCE
+from sparkdl.initializers import Initializer
+from sparkdl.losses import Loss
+from sparkdl.network import Network
+from sparkdl.optimizers import Optimizer
+from sparkdl.schedules import Schedule
+from sparkdl.specs import Spec
+from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.options import Training
+from sparkdl.training.step.step import Clock, Settings, State, make_score, make_step
+
+KEPT = 16  # programs of each kind
+
+
+class Program(NamedTuple):
+    """What decides a step's program, but for the shapes of its arrays; hashes and compares by value.
+
+    Attributes
+    ----------
+    network : Network
+        Without its initializers.
+    loss : Loss
+    optimizer : Optimizer
+        Without weight decay, which is a setting.
+    exchange : Exchange
+    mesh : Mesh
+    dtype : str
+    steps, total_steps : int
+        Of an epoch and, where the schedule looks at it, of the run.
+    """
+
+    network: Network
+    loss: Loss
+    optimizer: Optimizer
+    exchange: Exchange
+    mesh: Mesh
+    dtype: str
+    steps: int
+    total_steps: int
+
+    @classmethod
+    def of(cls, plan: Training, steps: int, mesh: Mesh) -> Program:
+        """That of a run with so many steps an epoch."""
+        optimizer = Optimizer.of(plan.optimizer)
+        return cls(
+            _without_initializers(plan.network),
+            Loss.of(plan.loss),
+            replace(optimizer, weight_decay=0.0),
+            Exchange.of(plan.exchange),
+            mesh,
+            plan.dtype,
+            steps,
+            steps * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
+        )
+
+    def step(
+        self,
+        state: State,
+        settings: Settings,
+        batch: Sequence[Any],
+        clock: Clock | None = None,
+        several: bool = False,
+        own_rows: bool = False,
+    ) -> Any:
+        """The program of `make_step`, compiled for arrays like these."""
+
+        def compiled() -> Any:
+            return make_step(*self, clock, several, own_rows).lower(state, settings, *batch).compile()
+
+        # A clock is one run's own.
+        return compiled() if clock else _kept(compiled, (self, several, own_rows, _shapes((state, settings, *batch))))
+
+    def score(self, weights: Any, batch: Sequence[Any], several: bool = False) -> Any:
+        """The program of `make_score`, compiled for arrays like these."""
+
+        def compiled() -> Any:
+            return make_score(self.network, self.loss, self.mesh, several).lower(weights, *batch).compile()
+
+        return _kept(compiled, (self.network, self.loss, self.mesh, several, _shapes((weights, *batch))))
+
+
+@lru_cache(KEPT)
+def initialization(network: Network) -> Callable[[Any], Any]:
+    """The initial weights by seed, an integer of NumPy's; random numbers are slow to optimize."""
+    return jax.jit(lambda seed: network.init(jax.random.key(seed)), compiler_options=ONCE)
+
+
+class _Compiled:
+    """Makes a program, and is equal to any other that would make the same one: the key of a cache."""
+
+    def __init__(self, make: Callable[[], Any], key: Any) -> None:
+        self.make, self.key = make, key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Compiled) and self.key == other.key
+
+
+@lru_cache(KEPT)
+def _made(program: _Compiled) -> Any:
+    return program.make()
+
+
+def _kept(make: Callable[[], Any], key: Any) -> Any:
+    return _made(_Compiled(make, key))
+
+
+def _shapes(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((leaf.shape, leaf.dtype, getattr(leaf, "sharding", None)) for leaf in leaves)
+
+
+def _without_initializers(value: Any) -> Any:
+    """The spec with the default wherever it has an initializer."""
+    if isinstance(value, tuple):
+        return tuple(_without_initializers(item) for item in value)
+    if not isinstance(value, Spec):
+        return value
+    changes = {}
+    for field in fields(value):
+        held = getattr(value, field.name)
+        changes[field.name] = field.default if isinstance(held, Initializer) else _without_initializers(held)
+    return replace(value, **changes)

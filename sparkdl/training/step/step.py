@@ -1,0 +1,306 @@
+"""One training step, and one scoring step, as jitted programs over a mesh of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.experimental import io_callback
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from sparkdl.compiler import ONCE, OPTIONS
+from sparkdl.layers.base import Context
+from sparkdl.layers.factored import multiplied
+from sparkdl.losses import Loss
+from sparkdl.network import Network, updated
+from sparkdl.optimizers import Optimizer
+from sparkdl.training.data.batches import Rows, Shard
+from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
+from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
+from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
+
+Array = jax.Array
+
+Clock = tuple[Callable[[int, Any], Any], int]
+
+
+class State(NamedTuple):
+    """Everything a step reads and writes, of one worker or, with a first axis of workers, of all.
+
+    Attributes
+    ----------
+    weights : nested dict
+        All of the network's.
+    optimizer : pytree
+        optax's state for the learned part of them, or for the worker's own part of that under a sharded exchange.
+    exchange : pytree
+    step : Array
+        Steps taken, int32.
+    """
+
+    weights: Any
+    optimizer: Any
+    exchange: Any
+    step: Array
+
+
+class Settings(NamedTuple):
+    """What runs of one compiled program may differ in; equal on all workers.
+
+    Attributes
+    ----------
+    step_size, weight_decay : Array
+    key : Array (2,) of uint32
+        Of random layers.
+    """
+
+    step_size: Any
+    weight_decay: Any
+    key: Any
+
+    @classmethod
+    def of(cls, optimizer: Optimizer, step_size: float, seed: int) -> Settings:
+        """Those of a run."""
+        step_size, weight_decay = np.asarray((step_size, optimizer.weight_decay), jax.dtypes.canonicalize_dtype(float))
+        return cls(step_size, weight_decay, np.asarray(_key_data(np.int64(seed))))
+
+
+def initial_state(network: Network, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1) -> State:
+    """The state before the first step, of each of so many workers."""
+    return State(weights, *_others(optimizer, exchange, workers)(network.learned(weights)), jnp.asarray(np.int32(0)))
+
+
+@lru_cache(16)
+def _others(optimizer: Optimizer, exchange: Exchange, workers: int) -> Callable[[Any], tuple[Any, Any]]:
+    """The states of optimizer and exchange in one program, since each operation on its own would be one as well."""
+
+    def others(learned: Any) -> tuple[Any, Any]:
+        part = exchange.part(learned, 0, workers)  # all have equal shapes, and the first state depends on these only
+        return optimizer.transformation(1.0, 1, 1).init(part), exchange.init(learned)
+
+    return jax.jit(others, compiler_options=ONCE)
+
+
+@partial(jax.jit, compiler_options=ONCE)
+def _key_data(seed: Array) -> Array:
+    return jax.random.key_data(jax.random.key(seed))
+
+
+def make_step(
+    network: Network,
+    loss: Loss,
+    optimizer: Optimizer,
+    exchange: Exchange,
+    mesh: Mesh,
+    dtype: str | None = None,
+    steps: int = 1,
+    total_steps: int = 1,
+    clock: Clock | None = None,
+    several: bool = False,
+    own_rows: bool = False,
+) -> Any:
+    """`step(state, settings, features, labels, weights) -> (state, totals)`, compiled; `state` is given up to it.
+
+    The rows are those of all workers, split over the mesh axis "workers", and so is the state, which has a first axis
+    of workers. `totals` are the sums over rows of weight * (loss + regularization), weight * metric, and weight, and
+    the bytes that all workers sent. Layers compute in `dtype`, by default that of the weights; loss, sums over parts
+    and workers, and the update are in the weights' own. An epoch has `steps` steps, the run `total_steps`. A clock
+    (callable, k) is called with moments of one in k steps (see `recorder.py`) and its number.
+
+    With `several`, the step is that of several runs: state (after its axis of workers), settings and totals have an
+    axis of runs, and so have, with `own_rows`, the rows after their first.
+    """
+    platform = mesh.devices.flat[0].platform
+
+    def objective_penalty(learned: Any, weights: Any) -> Any:
+        return jnp.asarray(network.penalty(updated(weights, learned)), _float_type(weights))
+
+    def step_of_run(
+        state: State, settings: Settings, features: Array, labels: Array, row_weights: Array
+    ) -> tuple[State, Array]:
+        wide = _float_type(state.weights)
+        weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
+        key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), state.step)
+        key = jax.random.fold_in(key, jax.lax.axis_index(WORKERS))
+        cut = WORKERS if exchange.sharded and mesh.size > 1 else None
+        transformation = optimizer.transformation(settings.step_size, total_steps, steps, settings.weight_decay, cut)
+
+        def sums(part: Array, features: Array, labels: Array, row_weights: Array) -> tuple[Sums, Any]:
+            x = features.astype(dtype or wide)
+            axis = WORKERS if exchange.synchronous else None
+            context = Context(jax.random.fold_in(key, part), row_weights, axis, factored=platform == "cpu")
+            outputs, kept = network.train_forward(weights, x, context)
+            scores = outputs.astype(wide)
+            labels = _as_labels(labels, scores)
+            dy = loss.delta(scores, labels, row_weights).astype(outputs.dtype)
+            _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
+            gradient = jax.tree.map(lambda array: array.astype(wide), gradient)
+            statistics = network.new_statistics(state.weights, kept)
+            return Sums(gradient, _totals(loss, scores, labels, row_weights)), statistics
+
+        row = jax.ShapeDtypeStruct((1, *features.shape[1:]), dtype or wide)
+        parts = number_of_parts(network, weights, row, features.shape[0], platform)
+        own, statistics = summed_over_parts(sums, parts, (features, labels, row_weights.astype(wide)))
+
+        own = own if exchange.takes_factored else multiplied(own)
+        learned = network.learned(state.weights)
+        penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
+        totals = own.totals.at[0].add(penalty * own.totals[2])
+        own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock))
+
+        def update(params: Params, mean_gradient: Any) -> Params:
+            own_pull = exchange.part(pull, jax.lax.axis_index(WORKERS), mesh.size)
+            mean_gradient = jax.tree.map(jnp.add, mean_gradient, own_pull)
+            changes, optimizer = transformation.update(mean_gradient, params.optimizer, params.learned)
+            return Params(optax.apply_updates(params.learned, changes), optimizer, params.statistics)
+
+        params = Params(learned, state.optimizer, statistics)
+        agreed = exchange.apply(own, params, state.exchange, update, Moment(state.step % steps, steps))
+        weights = updated(updated(state.weights, agreed.params.learned), agreed.params.statistics)
+        new = State(weights, agreed.params.optimizer, agreed.state, state.step + 1)
+        sent = jnp.full(1, agreed.sent * jax.lax.axis_size(WORKERS)).astype(agreed.totals.dtype)
+        totals = _stamped(jnp.concatenate([agreed.totals, sent]), EXCHANGED, state.step, agreed.totals, clock)
+        return new, _stamped(totals, ENDED, state.step, (weights, totals), clock)
+
+    def step(stacked: State, settings: Settings, *rows: Array) -> tuple[State, Array]:
+        advance = _for_each(step_of_run, 2, own_rows) if several else step_of_run
+        new, totals = advance(_own(stacked), settings, *rows)
+        return _stacked(new), totals
+
+    split = P(WORKERS)
+    specs = (split, P(), split, split, split)
+    # check_vma would make jax.vjp of a layer sum its gradient over workers; ours are this worker's, and summed once.
+    mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=(split, P()), check_vma=False)
+    return jax.jit(mapped, donate_argnums=0, compiler_options=OPTIONS.get(platform))
+
+
+def make_score(network: Network, loss: Loss, mesh: Mesh, several: bool = False) -> Any:
+    """`score(weights, features, labels, row_weights) -> totals`: the first three of `make_step`, as at inference."""
+
+    def score_of_run(weights: Any, features: Array, labels: Array, row_weights: Array) -> Array:
+        x = features.astype(_float_type(weights))
+        outputs = network.forward(weights, x)
+        totals = _totals(loss, outputs, _as_labels(labels, outputs), row_weights.astype(x.dtype))
+        totals = jax.lax.psum(totals, WORKERS)
+        return totals.at[0].add(network.penalty(weights) * totals[2])
+
+    def score(stacked: Any, *rows: Array) -> Array:
+        scored = _for_each(score_of_run, 1, own_rows=False) if several else score_of_run
+        return scored(_own(stacked), *rows)
+
+    split = P(WORKERS)
+    mapped = jax.shard_map(score, mesh=mesh, in_specs=(split,) * 4, out_specs=P(), check_vma=False)
+    return jax.jit(mapped)
+
+
+def place(rows: Rows, mesh: Mesh) -> tuple[Array, Array, Array]:
+    """The rows of this process on its devices, as its part of the arrays of all workers; zeros where they weigh 0."""
+    sharding = NamedSharding(mesh, P(WORKERS))
+    values, labels, weights = map(_storable, rows)
+    if values[weights == 0].any():  # 0 times what overflows within the network would be NaN
+        values = values.copy()
+        values[weights == 0] = 0
+    features, labels, weights = (
+        jax.make_array_from_process_local_data(sharding, part) for part in (values, labels, weights)
+    )
+    return features, labels, weights
+
+
+def abstract_rows(shard: Shard, rows: int, mesh: Mesh) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """The shapes that `place` gives when every worker's batch has `rows` rows like the shard's."""
+    sharding = NamedSharding(mesh, P(WORKERS))
+    return tuple(
+        jax.ShapeDtypeStruct(
+            (rows * mesh.size, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype), sharding=sharding
+        )
+        for part in shard.chunks[0]
+    )
+
+
+def replicate(tree: Any, mesh: Mesh) -> Any:
+    """The tree's arrays once for every worker, along a new first axis."""
+    return spread(jax.tree.map(lambda leaf: np.broadcast_to(leaf, (local_workers(mesh), *np.shape(leaf))), tree), mesh)
+
+
+def spread(tree: Any, mesh: Mesh) -> Any:
+    """Arrays whose first axis is the workers of this process, as their part of the arrays of all workers."""
+    sharding = NamedSharding(mesh, P(WORKERS))
+    return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree)
+
+
+def local_workers(mesh: Mesh) -> int:
+    """Workers of the mesh that this process drives."""
+    return sum(device.process_index == jax.process_index() for device in mesh.devices.flat)
+
+
+def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | None) -> Array:
+    """The totals, which are there only once `done` is and the clock has been told of the moment.
+
+    The program must not order this otherwise, so the clock is given a number of each array and its answer is needed.
+    """
+    if clock is None:
+        return totals
+    tell, every = clock
+    sampled = is_sampled(step, every)
+    if moment == ENDED:
+        sampled |= is_sampled(step + 1, every)  # which starts now
+    leaves = [leaf for leaf in jax.tree.leaves(done) if leaf.size]
+    numbers = jnp.stack([leaf.reshape(-1)[0].astype(jnp.float32) for leaf in leaves])
+
+    def told() -> Array:
+        shape = jax.ShapeDtypeStruct((), jnp.int32)
+        return io_callback(lambda step, numbers: tell(moment, step), shape, step, numbers)
+
+    answer = jax.lax.cond(sampled, told, lambda: jnp.int32(0))
+    return jnp.where(answer == 0, totals, jnp.nan)
+
+
+def _for_each(function: Callable[..., Any], own: int, own_rows: bool) -> Callable[..., Any]:
+    """The function of several runs in turn: its first `own` arguments have a first axis of them, rows perhaps a second.
+
+    A loop comes to what a run comes to alone, and takes the memory of one.
+    """
+
+    def in_turn(*arguments: Any) -> Any:
+        rows = arguments[own:]
+        if own_rows:
+            return jax.lax.map(
+                lambda each: function(*each), (*arguments[:own], *(jnp.moveaxis(part, 1, 0) for part in rows))
+            )
+        return jax.lax.map(lambda each: function(*each, *rows), arguments[:own])
+
+    return in_turn
+
+
+def _own(stacked: Any) -> Any:
+    return jax.tree.map(lambda array: array[0], stacked)
+
+
+def _stacked(own: Any) -> Any:
+    return jax.tree.map(lambda array: array[None], own)
+
+
+def _totals(loss: Loss, outputs: Array, labels: Array, row_weights: Array) -> Array:
+    return jnp.stack(
+        [loss.value(outputs, labels, row_weights), loss.score(outputs, labels, row_weights), row_weights.sum()]
+    )
+
+
+def _as_labels(labels: Array, outputs: Array) -> Array:
+    return labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(outputs.dtype)
+
+
+def _float_type(weights: Any) -> Any:
+    leaves = jax.tree.leaves(weights)
+    return leaves[0].dtype if leaves else jax.dtypes.canonicalize_dtype(float)
+
+
+def _storable(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """float64 and int64 narrowed on the host where JAX holds 32 bits, so that half the bytes travel."""
+    return part.astype(jax.dtypes.canonicalize_dtype(part.dtype), copy=False)
