@@ -51,7 +51,7 @@ from reporting import arguments, write
 from sparkdl import DeepClassificationModel, DeepRegressionModel, Network, datasets
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.spark import local_session
-from sparkdl.spark.arrow_udf import arrow_udf
+from sparkdl.spark.driver.arrow_udf import arrow_udf
 
 Array = np.ndarray[Any, Any]
 SHAPE, WIDTH, BATCH, CLASSES = (28, 28, 1), 784, 128, 10

@@ -92,7 +92,8 @@ class ClassificationEvaluation(Evaluation):
         """The confusion matrix, ROC and precision-recall curves and, of probabilities, reliability."""
         from sparkdl.evaluation.plots import classification_figure
 
-        return classification_figure(self)
+        matrix = np.array(self.confusion)
+        return classification_figure(matrix, self.accuracy, self.curves, self.calibration)
 
 
 class ClassificationMeasures(SummingAccumulator):

@@ -96,7 +96,7 @@ class MultilabelEvaluation(Evaluation):
         """Scores by label, ROC and precision-recall curves and, of probabilities, reliability."""
         from sparkdl.evaluation.plots import multilabel_figure
 
-        return multilabel_figure(self)
+        return multilabel_figure(self.per_label, self.subset_accuracy, self.curves, self.calibration)
 
 
 class MultilabelMeasures(SummingAccumulator):

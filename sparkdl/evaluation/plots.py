@@ -6,46 +6,53 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sparkdl.evaluation.calibration import BINS, EDGES, Calibration
-from sparkdl.evaluation.classification import ClassificationEvaluation
 from sparkdl.evaluation.curves import Curve
-from sparkdl.evaluation.multilabel import MultilabelEvaluation
-from sparkdl.evaluation.regression import RegressionEvaluation
 
 NAMED = 10  # more curves than this go without a legend, more classes without numbers in their cells
 
 
-def classification_figure(evaluation: ClassificationEvaluation) -> Figure:
-    """Confusion matrix, ROC, precision-recall and, of probabilities, reliability."""
-    panels = _panels(4 if evaluation.calibration else 3)
-    _draw_confusion(panels[0], np.array(evaluation.confusion), evaluation.accuracy)
-    names = ["1"] if len(evaluation.per_class) == 2 else [str(number) for number in range(len(evaluation.curves))]
-    _draw_curves(panels[1], panels[2], evaluation.curves, names)
-    if evaluation.calibration:
-        title = f"Calibration error {evaluation.calibration.expected_error:.3f}"
-        _draw_reliability(panels[3], [evaluation.calibration], ["reliability"], title)
+def classification_figure(
+    confusion: Any, accuracy: float, curves: Sequence[Curve], calibration: Calibration | None
+) -> Figure:
+    """Confusion matrix, ROC, precision-recall and, of probabilities, reliability.
+
+    `confusion` is an array (classes, classes).
+    """
+    panels = _panels(4 if calibration else 3)
+    _draw_confusion(panels[0], confusion, accuracy)
+    names = ["1"] if len(confusion) == 2 else [str(number) for number in range(len(curves))]
+    _draw_curves(panels[1], panels[2], curves, names)
+    if calibration:
+        title = f"Calibration error {calibration.expected_error:.3f}"
+        _draw_reliability(panels[3], [calibration], ["reliability"], title)
     return panels[0].get_figure(root=True)  # type: ignore[return-value]
 
 
-def multilabel_figure(evaluation: MultilabelEvaluation) -> Figure:
+def multilabel_figure(
+    per_label: Sequence[Any],
+    subset_accuracy: float,
+    curves: Sequence[Curve],
+    calibration: Sequence[Calibration] | None,
+) -> Figure:
     """F1 of each label, ROC, precision-recall and, of probabilities, reliability."""
-    panels = _panels(4 if evaluation.calibration else 3)
-    names = [str(number) for number in range(len(evaluation.per_label))]
-    _draw_bars(panels[0], {name: [getattr(s, name) for s in evaluation.per_label] for name in ("precision", "recall")})
-    panels[0].set(title=f"Subset accuracy {evaluation.subset_accuracy:.1%}", xlabel="label", ylim=(0, 1))
-    _draw_curves(panels[1], panels[2], evaluation.curves, names)
-    if evaluation.calibration:
-        _draw_reliability(panels[3], evaluation.calibration, names, "Reliability")
+    panels = _panels(4 if calibration else 3)
+    names = [str(number) for number in range(len(per_label))]
+    _draw_bars(panels[0], {name: [getattr(s, name) for s in per_label] for name in ("precision", "recall")})
+    panels[0].set(title=f"Subset accuracy {subset_accuracy:.1%}", xlabel="label", ylim=(0, 1))
+    _draw_curves(panels[1], panels[2], curves, names)
+    if calibration:
+        _draw_reliability(panels[3], calibration, names, "Reliability")
     return panels[0].get_figure(root=True)  # type: ignore[return-value]
 
 
-def regression_figure(evaluation: RegressionEvaluation) -> Figure:
-    """Errors, and R2 and correlation, of each output."""
+def regression_figure(frame: pd.DataFrame) -> Figure:
+    """Errors, and R2 and correlation, of each output, of which each is a row of `RegressionEvaluation.to_pandas`."""
     panels = _panels(2)
-    frame = evaluation.to_pandas().iloc[:-1]
     for panel, names, title in ((panels[0], ["rmse", "mae"], "Error"), (panels[1], ["r2", "correlation"], "Agreement")):
         _draw_bars(panel, {name: frame[name].to_numpy() for name in names})
         panel.set(title=title, xlabel="output")

@@ -76,7 +76,7 @@ class RegressionEvaluation(Evaluation):
         """RMSE and MAE, and R2 and correlation, of each output as bars."""
         from sparkdl.evaluation.plots import regression_figure
 
-        return regression_figure(self)
+        return regression_figure(self.to_pandas().iloc[:-1])
 
 
 class RegressionMeasures(Accumulator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Unpack
 
@@ -9,6 +10,7 @@ from pyspark.ml.classification import ProbabilisticClassificationModel, Probabil
 from pyspark.ml.linalg import Vector
 from pyspark.sql import DataFrame
 
+from sparkdl.decoding.layout import Array
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel
@@ -57,6 +59,9 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
         if probabilistic:
             heads[self.getProbabilityCol()] = (probabilities, True)
         return heads | {self.getPredictionCol(): (partial(classes, thresholds=thresholds), False)}
+
+    def _decide(self) -> Callable[[Array, Array], Array]:
+        return self._heads()[self.getPredictionCol()][0]  # type: ignore[no-any-return]  # which heeds thresholds
 
 
 class DeepClassifier(ProbabilisticClassifier, DeepEstimator):

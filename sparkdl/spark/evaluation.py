@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from sparkdl.decoding.layout import Array
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.losses import Loss, SoftmaxLoss
-from sparkdl.spark.classification import DeepClassificationModel
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import complaint_in
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.old_spark import to_arrow
 from sparkdl.spark.remote import parallelism
+from sparkdl.spark.scoring import RowScoring
 from sparkdl.spark.tasks.forward import Scoring
-from sparkdl.spark.tasks.heads import classes
 from sparkdl.spark.tasks.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
-
-if TYPE_CHECKING:
-    from sparkdl.spark.estimator import DeepModel
 
 MERGED_BY_DRIVER = 16  # parts; more are first merged by tasks, so that the driver's memory does not grow with them
 OPTIONS = {"classes": ["top_k", "bins", "exact_rows"], "labels": ["bins", "exact_rows"], "numbers": []}
 
 
-def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -> Evaluation:
+def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) -> Evaluation:
     """The measures of a model on the rows of a DataFrame; see `DeepModel.evaluate`."""
     columns.check_rows(dataset, "evaluate")
     loss, network = model.getLoss(), model.getNetwork()
@@ -63,7 +56,7 @@ def evaluate(model: DeepModel, dataset: DataFrame, options: EvaluationOptions) -
             classes=packed_classes(network, loss),
         ),
         weights=model._sent(dataset.sparkSession),
-        decide=_decision(model),
+        decide=model._decide(),
         options=options,
         weight=weight,
     )
@@ -91,9 +84,3 @@ def _kind(loss: Loss, outputs: int, label_list: bool) -> str:
     if not loss.takes_classes:
         return "numbers"
     return "labels" if label_list and outputs > 1 and not isinstance(loss, SoftmaxLoss) else "classes"
-
-
-def _decision(model: DeepModel) -> Callable[[Array, Array], Array]:
-    if isinstance(model, DeepClassificationModel):  # as its predictionCol, which heeds thresholds
-        return model._heads()[model.getPredictionCol()][0]
-    return partial(classes, thresholds=None)

@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.ml import Model
 from pyspark.sql import Column, SparkSession
 
-from sparkdl.spark.arrow_udf import Batch, arrow_udf
+from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.columns import layout_of
 from sparkdl.spark.pipelines import scoring_stage
-from sparkdl.spark.scoring import RowScoring
-from sparkdl.spark.tasks.inference import result_type, results
+from sparkdl.spark.scoring import RowScoring, result_type
+from sparkdl.spark.tasks.inference import Batch, results
 
 OUTPUTS = ("rawPrediction", "probability", "prediction")  # each a Param of that name and "Col"
 

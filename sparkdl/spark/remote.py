@@ -11,15 +11,12 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from sparkdl.spark.old_spark import OLD, refuse_connect
+from sparkdl.spark.tasks.sent_bytes import as_sent, of_broadcast, of_file
 from sparkdl.training.group.addresses import without_brackets
-
-if TYPE_CHECKING:
-    from pyspark import Broadcast
 
 CARRIED_BYTES = 100 << 20  # in a plan, of which Spark Connect takes 128 MiB
 
@@ -44,18 +41,18 @@ def shared(session: SparkSession, data: bytes) -> Callable[[], bytes]:
     stays until the application or the session ends.
     """
     if not over_connect(session):
-        return partial(_of_broadcast, session.sparkContext.broadcast(data))
+        return partial(of_broadcast, session.sparkContext.broadcast(data))
     name = f"sparkdl-{hashlib.sha256(data).hexdigest()}"
     with tempfile.TemporaryDirectory(prefix="sparkdl-") as folder:
         path = Path(folder, name)
         path.write_bytes(data)
         session.addArtifacts(str(path), file=True)
-    return partial(_of_file, name)
+    return partial(of_file, name)
 
 
 def release(given: Callable[[], bytes]) -> None:
     """Free what `shared` sent, once no task asks for it; over Spark Connect it stays until the session ends."""
-    if isinstance(given, partial) and given.func is _of_broadcast:
+    if isinstance(given, partial) and given.func is of_broadcast:
         given.args[0].destroy()
 
 
@@ -96,7 +93,7 @@ def carried(data: bytes) -> Callable[[], bytes]:
             f"A stream over Spark Connect carries the model in its plan, which holds {CARRIED_BYTES >> 20} MiB, "
             f"received weights of {len(data) / (1 << 20):.0f} MiB; run the stream in a classic session."
         )
-    return partial(_same, data)
+    return partial(as_sent, data)
 
 
 def parallelism(session: SparkSession) -> int:
@@ -165,26 +162,3 @@ def count_setting(session: SparkSession, key: str, default: int) -> int:
     if not re.fullmatch("0*[1-9][0-9]*", told):
         raise ValueError(f"{key} must be a whole number above 0, received {told!r}; set it to one or unset it.")
     return int(told)
-
-
-# On the worker.
-
-
-def _of_broadcast(broadcast: Broadcast[bytes]) -> bytes:
-    return broadcast.value
-
-
-def _of_file(name: str) -> bytes:
-    from pyspark import SparkFiles  # which a client without a Spark of its own has not
-
-    try:
-        return Path(SparkFiles.get(name)).read_bytes()
-    except FileNotFoundError:
-        raise RuntimeError(
-            "The weights of a model are missing in this session; over Spark Connect, a stream runs in one of its own, "
-            "where a model's transform works but not its registered function."
-        ) from None
-
-
-def _same(data: bytes) -> bytes:
-    return data

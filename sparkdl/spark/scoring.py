@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.ml.functions import array_to_vector
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
-from sparkdl.decoding.layout import Layout
+from sparkdl.decoding.layout import Array, Layout
 from sparkdl.spark.driver import columns
+from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.interpreter import check_interpreter
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.remote import Shipped, carried, over_connect
 from sparkdl.spark.saving.persistence import Saved
 from sparkdl.spark.tasks.forward import Scoring, packed
-from sparkdl.spark.tasks.heads import Heads
-from sparkdl.spark.tasks.inference import scored
+from sparkdl.spark.tasks.heads import Heads, classes
+from sparkdl.spark.tasks.inference import Batch, results
 
 Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `heads.py`), and whether it is a Vector
 
@@ -70,6 +74,10 @@ class RowScoring(DeepParams, Saved):
 
     def _heads(self) -> Outputs:
         raise NotImplementedError(f"{type(self).__name__} has no heads.")
+
+    def _decide(self) -> Callable[[Array, Array], Array]:
+        """What gives the class of each row of (outputs, predictions), where an evaluation asks for classes."""
+        return partial(classes, thresholds=None)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         columns.check_frame(dataset, "transform")
@@ -132,3 +140,39 @@ class RowScoring(DeepParams, Saved):
         if stream and over_connect(session):
             return carried(packed(weights))
         return self._shipped.to(session, lambda: packed(weights))
+
+
+def scored(
+    inputs: list[Column], scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]
+) -> Column:
+    """A struct column with a field for every head: a number, or a list of numbers for those in `lists`.
+
+    Fields for what `scoring` asks for besides follow: lists of activations, the row's loss. What is alone is a column
+    of its own, which takes Spark less time to read than a struct does.
+
+    Parameters
+    ----------
+    inputs : list of Column
+        The features and, for losses, the labels (see `columns.py`).
+    scoring : Scoring
+    weights : callable
+        Gives the packed weights, on the worker.
+    heads : dict of callable
+        See `heads.py`.
+    lists : set of str
+    """
+    names = [*heads, *scoring.activations.values(), *([scoring.loss_column] if scoring.loss_column else [])]
+    wide = lists | set(scoring.activations.values())
+    types = [result_type(scoring, name in wide) for name in names]
+    kind = types[0] if len(types) == 1 else StructType(list(map(StructField, names, types)))
+
+    def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
+        return results(batches, scoring, weights, heads, wide)
+
+    # Spark takes it for random, lest a filter on its results run it twice: to filter, and to show.
+    return arrow_udf(predict, kind).asNondeterministic()(*inputs)
+
+
+def result_type(scoring: Scoring, is_list: bool) -> DataType:
+    """Spark's type of a head's results: double, or a list of the floats that the model keeps."""
+    return ArrayType(DoubleType() if scoring.dtype == "float64" else FloatType(), False) if is_list else DoubleType()

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 
 from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights
 from sparkdl.decoding.layout import KINDS, Decoded, Layout, first_status, refusal
-from sparkdl.spark.arrow_udf import _from_pandas
+from sparkdl.spark.tasks.pandas_columns import from_pandas
 from sparkdl.spark.tasks.row_bytes import Intake, merged_notes, prepared, row_keys
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -162,7 +162,7 @@ def test_nulls_outside_of_a_slice_do_not_matter() -> None:
     assert (decoded.values.tolist(), statuses(decoded)) == ([[3.0, 4.0]], ["valid"])
 
 
-@pytest.mark.parametrize("column", [pa.nulls(2), _from_pandas(pd.Series([None, None], dtype=object))])
+@pytest.mark.parametrize("column", [pa.nulls(2), from_pandas(pd.Series([None, None], dtype=object))])
 def test_rows_that_are_all_null_are_so_without_a_type_too(column: pa.Array) -> None:
     together = Layout(("a", "b"), (4,), "float32", param="featuresCols")
     features = decode_features([column], SQUARE), decode_features([column, column], together)

@@ -21,6 +21,7 @@ from spark_cases import FEATURES, Array, a_model, arrays, centred, outputs, soft
 from sparkdl import DeepModel, DeepRegressionModel, Network, register_function
 from sparkdl.layers import Dense, Rescale
 from sparkdl.spark import remote, session
+from sparkdl.spark.tasks import sent_bytes
 
 SECONDS = 120  # for a stream of 24 rows, on a machine that is busy
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
@@ -206,7 +207,7 @@ def test_over_connect_a_stream_takes_no_more_than_its_plan_holds(monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(SparkFiles, "get", lambda name: "/nowhere")
         with pytest.raises(RuntimeError, match="missing in this session; over Spark Connect, a stream runs in one of"):
-            remote._of_file("sparkdl-0")
+            sent_bytes.of_file("sparkdl-0")
 
 
 def test_connect_is_refused_with_spark_3_5(monkeypatch: pytest.MonkeyPatch) -> None:

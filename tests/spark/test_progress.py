@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame
 from spark_cases import NETWORK
 
 from sparkdl import DeepClassifier
+from sparkdl.launch.sender import Sender
 from sparkdl.spark.driver import progress
-from sparkdl.spark.driver.progress import Receiver, Sender, wanted
+from sparkdl.spark.driver.progress import Receiver, wanted
 
 HERE = "127.0.0.1"
 MESSAGE = {"epoch": 1, "epochs": 3, "rows": 20, "total_rows": 100, "loss": 0.25, "metric": None, "seconds": 1.0}

@@ -20,8 +20,8 @@ from sparkdl import Network
 from sparkdl.decoding.arrow_types import is_packed
 from sparkdl.decoding.columns import decode_features
 from sparkdl.layers import Dense
-from sparkdl.spark.arrow_udf import arrow_udf
 from sparkdl.spark.driver import catalyst, columns
+from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.columns import Inputs
 
 pytestmark = pytest.mark.skipif(not hasattr(F, "arrow_udf"), reason="pyspark 4.0 has UDFs of pandas only")

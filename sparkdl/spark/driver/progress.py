@@ -1,4 +1,4 @@
-"""Progress and logs on their way to the driver: best effort, so that they can be late or lost but never fail a fit."""
+"""Shows progress and logs on the driver: best effort, so that they can be late or lost but never fail a fit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import warnings
 from types import TracebackType
 from typing import Any, Self
 
-from sparkdl.launch.channel import Door, connect
+from sparkdl.launch.channel import Door
 from sparkdl.training.group.addresses import ANY_PORT
 
-CONNECT_SECONDS = 2.0
+FAREWELL_SECONDS = 2.0
 LINE_BYTES = 1 << 16
 LOGGER = logging.getLogger("sparkdl.worker")
 
@@ -76,7 +76,7 @@ class Receiver:
     ) -> None:
         if self._door is None:
             return
-        self._door.close(CONNECT_SECONDS)
+        self._door.close(FAREWELL_SECONDS)
         if self._handler is not None:
             LOGGER.removeHandler(self._handler)
         if self._bar is not None:
@@ -115,44 +115,6 @@ class Receiver:
             shown["validation"] = f"{held_out:.4f}"
         self._bar.set_postfix(shown, refresh=False)
         self._bar.update(done - self._bar.n)
-
-
-class Sender:
-    """Sends messages from a task's threads to the driver's Receiver; every trouble is swallowed.
-
-    Parameters
-    ----------
-    address : dict or None
-        The receiver's; None sends nothing.
-    """
-
-    def __init__(self, address: dict[str, Any] | None) -> None:
-        self._socket: socket.socket | None = None
-        self._lock = threading.Lock()
-        if address is None:
-            return
-        with contextlib.suppress(OSError):
-            self._socket = connect(address, CONNECT_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._socket is not None:
-            self._socket.close()
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Send one message, or give up for good."""
-        with self._lock:
-            if self._socket is None:
-                return
-            try:
-                self._socket.sendall(json.dumps(message).encode() + b"\n")
-            except OSError:
-                self._socket.close()
-                self._socket = None
 
 
 def _in_notebook() -> bool:

@@ -1,4 +1,4 @@
-"""Distributed inference: one Arrow UDF from the features column to what the model was asked for."""
+"""What a task does to score rows: the columns of features go in, what the model was asked for comes out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 import jax
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
 from sparkdl.decoding.arrow_types import is_binary, is_image
 from sparkdl.decoding.columns import decode_features, decode_labels
@@ -17,53 +15,15 @@ from sparkdl.decoding.layout import VALID, Array, first_status, refusal
 from sparkdl.dtypes import kept_dtype
 from sparkdl.losses import Loss
 from sparkdl.network import Network
-from sparkdl.spark.arrow_udf import Batch, arrow_udf
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.forward import Forward, Scores, Scoring, in_batches, loaded
 from sparkdl.spark.tasks.heads import Heads
 
+Batch = tuple[pa.Array, ...]  # the columns of some rows
+
 PART_BYTES = 64 << 20  # of the features of rows whose results are given at a time
 DECODED_BYTES = 4 << 20  # of numbers that are decoded at a time, as they fit a cache; bytes are read where they are
 REMEDY = "mend or drop such rows, or set handleInvalid to skip or keep"
-
-
-def scored(
-    inputs: list[Column], scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]
-) -> Column:
-    """A struct column with a field for every head: a number, or a list of numbers for those in `lists`.
-
-    Fields for what `scoring` asks for besides follow: lists of activations, the row's loss. What is alone is a column
-    of its own, which takes Spark less time to read than a struct does.
-
-    Parameters
-    ----------
-    inputs : list of Column
-        The features and, for losses, the labels (see `columns.py`).
-    scoring : Scoring
-    weights : callable
-        Gives the packed weights, on the worker.
-    heads : dict of callable
-        See `heads.py`.
-    lists : set of str
-    """
-    names = [*heads, *scoring.activations.values(), *([scoring.loss_column] if scoring.loss_column else [])]
-    wide = lists | set(scoring.activations.values())
-    types = [result_type(scoring, name in wide) for name in names]
-    kind = types[0] if len(types) == 1 else StructType(list(map(StructField, names, types)))
-
-    def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
-        return results(batches, scoring, weights, heads, wide)
-
-    # Spark takes it for random, lest a filter on its results run it twice: to filter, and to show.
-    return arrow_udf(predict, kind).asNondeterministic()(*inputs)
-
-
-def result_type(scoring: Scoring, is_list: bool) -> DataType:
-    """Spark's type of a head's results: double, or a list of the floats that the model keeps."""
-    return ArrayType(DoubleType() if scoring.dtype == "float64" else FloatType(), False) if is_list else DoubleType()
-
-
-# On the worker.
 
 
 def results(

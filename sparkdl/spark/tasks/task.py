@@ -23,7 +23,7 @@ import sparkdl
 from sparkdl.classes import CLASSES
 from sparkdl.launch.alarm import DONE, LOST, RAISED, Alarm
 from sparkdl.launch.child import Child, WorkerError
-from sparkdl.spark.driver.progress import Sender
+from sparkdl.launch.sender import Sender
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.environment import worker_environment
 from sparkdl.spark.tasks.intake import read_rows

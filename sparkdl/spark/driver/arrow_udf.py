@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-Batch = tuple[pa.Array, ...]  # the columns of some rows
-
-# Of the fields of Vectors and of images, which pandas has as floats if one of the integers is null.
-FIELDS = {
-    "type": pa.int8(),
-    "indices": pa.list_(pa.int32()),
-    "values": pa.list_(pa.float64()),
-    "origin": pa.string(),
-    "data": pa.binary(),
-}
+from sparkdl.spark.tasks.inference import Batch
+from sparkdl.spark.tasks.pandas_columns import from_pandas
 
 
 def arrow_udf(predict: Callable[[Iterator[Batch]], Iterator[pa.Array]], kind: DataType) -> Any:
@@ -36,7 +27,7 @@ def arrow_udf(predict: Callable[[Iterator[Batch]], Iterator[pa.Array]], kind: Da
 
     def over_pandas(batches: Iterator[Any]) -> Iterator[Any]:
         columns = (batch if isinstance(batch, tuple) else (batch,) for batch in batches)
-        for result in predict(tuple(map(_from_pandas, batch)) for batch in columns):
+        for result in predict(tuple(map(from_pandas, batch)) for batch in columns):
             if structured:  # null fields stand for a null struct, which pandas does not know
                 yield pa.Table.from_arrays(result.flatten(), [field.name for field in result.type]).to_pandas()
             else:
@@ -46,15 +37,3 @@ def arrow_udf(predict: Callable[[Iterator[Batch]], Iterator[pa.Array]], kind: Da
     results = Iterator[pd.DataFrame] if structured else Iterator[pd.Series]
     over_pandas.__annotations__ = {"batches": Iterator[tuple[pd.Series, ...]], "return": results}
     return F.pandas_udf(over_pandas, kind)  # type: ignore
-
-
-# On the worker.
-
-
-def _from_pandas(column: Any) -> pa.Array:
-    """A column of pandas as Arrow had it; a frame was a struct, all of whose fields are null where it was."""
-    if column.ndim == 1:
-        return pa.Array.from_pandas(column)
-    fields = [pa.Array.from_pandas(column[name], type=FIELDS.get(name, pa.int32())) for name in column]
-    null = np.all([field.is_null().to_numpy(zero_copy_only=False) for field in fields], axis=0)
-    return pa.StructArray.from_arrays(fields, list(column), mask=pa.array(null))
