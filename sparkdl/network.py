@@ -11,10 +11,10 @@ from typing import Any
 
 import jax
 
-from sparkdl import transfer
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.places import place_of
 from sparkdl.specs import FORMAT
+from sparkdl.transfer import started_from
 
 
 @dataclass(frozen=True)
@@ -151,20 +151,77 @@ class Network(Layer):
         return x, found
 
     def frozen(self, *names: str, until: str | None = None) -> Network:
-        """The same network with these layers' weights held fixed in training; see `transfer.frozen`."""
-        return transfer.frozen(self, *names, until=until)
+        """The same network with some layers' weights held fixed in training; every layer keeps its name.
+
+        Parameters
+        ----------
+        *names : str
+            Layers to freeze, such as "conv_0"; a network within the network is frozen as a whole.
+        until : str, optional
+            Freeze this layer, too, and all before it.
+
+        Raises
+        ------
+        ValueError
+            There is no such layer, or none is named.
+        """
+        if not names and until is None:
+            raise ValueError('frozen expects names of layers or until=..., received neither; write frozen("conv_0").')
+        chosen = {self._position(name) for name in names}
+        if until is not None:
+            chosen |= set(range(self._position(until) + 1))
+        layers = [replace(layer, trainable=False) if i in chosen else layer for i, layer in enumerate(self.layers)]
+        return replace(self, layers=layers)
 
     def up_to(self, name: str) -> Network:
-        """The layers through `name`, as a network; see `transfer.up_to`."""
-        return transfer.up_to(self, name)
+        """The layers through `name`, as a network of their own that makes features of the same rows.
+
+        Raises
+        ------
+        ValueError
+            There is no such layer.
+        """
+        return replace(self, layers=self.layers[: self._position(name) + 1])
 
     def with_head(self, layers: Sequence[Layer], after: str) -> Network:
-        """The layers through `after`, then new ones; see `transfer.with_head`."""
-        return transfer.with_head(self, layers, after)
+        """The layers through `after`, which keep their names and so their weights, then new ones.
+
+        Parameters
+        ----------
+        layers : sequence of Layer
+            The new ones. One with weights needs a `name` where its position would give it that of a layer it replaces.
+        after : str
+            The last layer to keep.
+
+        Raises
+        ------
+        ValueError
+            There is no such layer, the new ones do not fit it, or one would take the weights of a layer it replaces.
+        """
+        if not isinstance(layers, (list, tuple)):
+            raise ValueError(
+                f"layers of with_head must be a list of layers, received {layers!r}; write [...] around it."
+            )
+        kept = self._position(after) + 1
+        changed = replace(self, layers=[*self.layers[:kept], *layers], trainable=True)
+        replaced = self.abstract_weights().keys() & changed.abstract_weights().keys() - set(self.names[:kept])
+        for name, layer in zip(changed.names[kept:], layers, strict=True):
+            if layer.name is None and name in replaced:
+                kind = type(layer).__name__
+                raise ValueError(
+                    f"The new {kind} would be called {name!r}, as a layer that it replaces is, and so take its "
+                    f"weights; give it a name of its own, as in {kind}(..., name='head')."
+                )
+        return changed
 
     def initialized(self, weights: Weights, seed: int) -> Weights:
-        """Fresh weights, but for the layers that `weights` has; see `transfer.started_from`."""
-        return transfer.started_from(self.init(seed), weights)
+        """Fresh weights, but for the layers that `weights` has; see `started_from` of `transfer.py`."""
+        return started_from(self.init(seed), weights)
+
+    def _position(self, name: str) -> int:
+        if name not in self.names:
+            raise ValueError(f"The network has no layer {name!r}; its layers are {', '.join(self.names)}.")
+        return self.names.index(name)
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
         kept = []

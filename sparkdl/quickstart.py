@@ -19,7 +19,7 @@ from sparkdl.layers import Conv, Dense, Dropout, Flatten, MaxPool, Relu, Rescale
 from sparkdl.optimizers import Adam
 from sparkdl.schedules import OneCycle
 from sparkdl.spark import local_session
-from sparkdl.spark.old_spark import from_arrow, to_arrow
+from sparkdl.spark.driver.old_spark import from_arrow, to_arrow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,22 +14,30 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "sparkdl"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+# By the longest folder, or the file, that a path begins with; a folder within another lies at least as high as it says.
 FLOORS = {
-    **dict.fromkeys(["layers", "losses", "initializers", "norms", "optimizers", "schedules"], 0),
-    **dict.fromkeys(["specs", "classes", "compiler", "decoding", "dtypes", "lazy"], 0),
-    **dict.fromkeys(["datasets", "report", "evaluation", "places", "synonyms"], 0),
-    **dict.fromkeys(["network", "contract", "graph", "transfer"], 1),
-    **dict.fromkeys(["training", "launch"], 2),
-    **dict.fromkeys(["spark", "quickstart"], 3),
+    "": 0,
+    "network.py": 1,
+    "contract.py": 1,
+    "transfer.py": 1,
+    "training": 2,  # the process that trains
+    "launch": 3,  # the task that starts it
+    "spark/tasks": 4,
+    "spark/saving": 5,
+    "spark/params": 6,
+    "spark/driver": 7,
+    "spark": 8,
+    "quickstart.py": 9,
 }
-UPSTAIRS = [name for name, floor in FLOORS.items() if floor == 3]
+SPARK = 4  # the first floor that knows it
 
 each_file = pytest.mark.parametrize("name", [name for name in FILES if name != "__init__.py"])
 
 
-def room(name: str) -> str:
-    """ "layers" for "layers/dense.py", "losses" for "losses.py"."""
-    return name.split("/")[0].removesuffix(".py")
+def floor(path: str) -> int:
+    """Of a file of the package, by its path or that of a folder, from there."""
+    found = max((place for place in FLOORS if not place or f"{path}/".startswith(f"{place}/")), key=len)
+    return FLOORS[found]
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -39,30 +50,79 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def floor(target: str) -> int:
-    """Where what is imported lives; the package itself offers the network, and what is for Spark."""
+def floor_of(target: str) -> int:
+    """Where what is imported lies; the package itself offers the network, and what is for Spark."""
     package, *parts = target.split(".")
     if package != "sparkdl":
         return 0
-    if parts and parts[0] in FLOORS:
-        return FLOORS[parts[0]]
-    return FLOORS["network" if parts in ([], ["Network"], ["__version__"]) else "spark"]
-
-
-def test_every_file_has_a_floor() -> None:
-    assert {room(name) for name in FILES} - {"__init__"} <= FLOORS.keys()
+    for length in range(len(parts), 0, -1):
+        path = "/".join(parts[:length])
+        if f"{path}.py" in FILES:
+            return floor(f"{path}.py")
+        if f"{path}/__init__.py" in FILES:
+            return floor(path)
+    return floor("network.py" if parts in ([], ["Network"], ["__version__"]) else "spark")
 
 
 @each_file
 def test_imports_go_down_only(name: str) -> None:
-    higher = [target for target in imports(TREES[name]) if floor(target) > FLOORS[room(name)]]
+    higher = [target for target in imports(TREES[name]) if floor_of(target) > floor(name)]
     assert not higher
 
 
 @each_file
-def test_only_the_top_floor_knows_spark(name: str) -> None:
+def test_only_the_floors_of_spark_know_spark(name: str) -> None:
     outsiders = {target.split(".")[0] for target in imports(TREES[name])} & {"pyspark", "py4j"}
-    assert not outsiders or room(name) in UPSTAIRS
+    assert not outsiders or floor(name) >= SPARK
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_import_leads_back(name: str) -> None:
+    """Not even by way of others; the package itself, which imports what is asked of it, leads nowhere."""
+    reached, ahead = set(), [name]
+    while ahead:
+        for target in files_imported(ahead.pop()) - reached:
+            reached.add(target)
+            ahead.append(target)
+    assert name not in reached
+
+
+@cache
+def files_imported(name: str) -> frozenset[str]:
+    found = set()
+    for target in imports(TREES[name]):
+        parts = target.split(".")[1:] if target.startswith("sparkdl.") else []
+        for length in range(len(parts), 0, -1):
+            path = "/".join(parts[:length])
+            if known := {f"{path}.py", f"{path}/__init__.py"} & FILES.keys():
+                found |= known
+                break
+    return frozenset(found)
+
+
+LOADING = """
+import pkgutil, sys
+from importlib import import_module
+folder = import_module({package!r})
+for found in pkgutil.walk_packages(folder.__path__, folder.__name__ + "."):
+    import_module(found.name)
+from jax._src import xla_bridge
+print([name for name in {heavy} if name in sys.modules], xla_bridge.backends_are_initialized())
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "heavy"),
+    [
+        ("sparkdl.training", ["pyspark"]),
+        ("sparkdl.launch", ["pyspark"]),
+        ("sparkdl.spark.tasks", ["pyspark.ml"]),
+    ],
+)
+def test_a_folder_loads_only_what_its_process_needs(package: str, heavy: list[str]) -> None:
+    code = LOADING.format(package=package, heavy=heavy)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n")[0] == "[] False", done.stderr
 
 
 SHIPPING = ("spark/driver/shipping.py", "classes.py")  # of a program's own classes to its workers, as Spark does

@@ -18,10 +18,10 @@ from sparkdl.layers.base import Weights
 from sparkdl.spark.driver import cluster, columns
 from sparkdl.spark.driver.preparation import prepare
 from sparkdl.spark.driver.progress import wanted
+from sparkdl.spark.driver.remote import Shipped
 from sparkdl.spark.driver.tuning import given, shared_fits
 from sparkdl.spark.params.params import DeepArguments, DeepParams
 from sparkdl.spark.params.warm_start import WarmStart
-from sparkdl.spark.remote import Shipped
 from sparkdl.spark.saving.persistence import Saved
 from sparkdl.spark.saving.weight_rows import read_only
 from sparkdl.spark.scoring import Outputs, RowScoring, output_columns

@@ -11,9 +11,9 @@ from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.losses import Loss, SoftmaxLoss
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import complaint_in
+from sparkdl.spark.driver.old_spark import to_arrow
+from sparkdl.spark.driver.remote import parallelism
 from sparkdl.spark.driver.shipping import packed_classes
-from sparkdl.spark.old_spark import to_arrow
-from sparkdl.spark.remote import parallelism
 from sparkdl.spark.scoring import RowScoring
 from sparkdl.spark.tasks.forward import Scoring
 from sparkdl.spark.tasks.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up

@@ -16,9 +16,9 @@ from sparkdl.decoding.layout import Array, Layout
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.interpreter import check_interpreter
+from sparkdl.spark.driver.remote import Shipped, carried, over_connect
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.params.params import DeepParams
-from sparkdl.spark.remote import Shipped, carried, over_connect
 from sparkdl.spark.saving.persistence import Saved
 from sparkdl.spark.tasks.forward import Scoring, packed
 from sparkdl.spark.tasks.heads import Heads, classes

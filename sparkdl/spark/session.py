@@ -20,7 +20,7 @@ from tempfile import mkdtemp
 import pyspark
 from pyspark.sql import SparkSession
 
-from sparkdl.spark.old_spark import JAVAS, OLD, refuse_connect
+from sparkdl.spark.driver.old_spark import JAVAS, OLD, refuse_connect
 
 Setting = bool | int | float | str | None
 QUIET = Path(__file__).with_name("log4j2.properties").resolve()

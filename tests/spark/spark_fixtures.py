@@ -18,7 +18,7 @@ from spark_cases import FROZEN, NETWORK, UNOPTIMIZED, Remains, table
 from sparkdl import DeepClassifier
 from sparkdl.launch.fork_server import WARDEN_NAME
 from sparkdl.spark import local_session
-from sparkdl.spark.old_spark import OLD, from_arrow, to_arrow
+from sparkdl.spark.driver.old_spark import OLD, from_arrow, to_arrow
 from sparkdl.training.worker import PROCESS_NAME
 
 if OLD:  # the tests are written for Spark 4

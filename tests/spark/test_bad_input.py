@@ -21,7 +21,7 @@ from spark_cases import LAYERS, NETWORK, Remains, a_model, arrays
 from sparkdl import DeepClassifier, DeepEstimator, Network
 from sparkdl.layers import Dense
 from sparkdl.spark.driver import cluster
-from sparkdl.spark.remote import registered_slots
+from sparkdl.spark.driver.remote import registered_slots
 
 # Bounds for machines that others keep busy; on quiet ones it is a tenth.
 DRIVER_SECONDS = 10.0

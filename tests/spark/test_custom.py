@@ -30,8 +30,8 @@ from sparkdl.layers import Dense, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.network import named_arrays
 from sparkdl.spark import local_session
+from sparkdl.spark.driver.old_spark import from_arrow
 from sparkdl.spark.driver.shipping import packed_classes
-from sparkdl.spark.old_spark import from_arrow
 from sparkdl.specs import Spec
 
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 2}

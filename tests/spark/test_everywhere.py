@@ -32,7 +32,7 @@ from sparkdl.layers import Dense, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.spark import local_session
 from sparkdl.spark.driver import columns as input_columns
-from sparkdl.spark.old_spark import OLD, from_arrow
+from sparkdl.spark.driver.old_spark import OLD, from_arrow
 from sparkdl.training.worker import PROCESS_NAME
 
 MASTERS = {"classic": "local[2]", "cluster": "local-cluster[2,1,1024]"}

@@ -20,7 +20,8 @@ from spark_cases import FEATURES, Array, a_model, arrays, centred, outputs, soft
 
 from sparkdl import DeepModel, DeepRegressionModel, Network, register_function
 from sparkdl.layers import Dense, Rescale
-from sparkdl.spark import remote, session
+from sparkdl.spark import session
+from sparkdl.spark.driver import remote
 from sparkdl.spark.tasks import sent_bytes
 
 SECONDS = 120  # for a stream of 24 rows, on a machine that is busy

@@ -16,7 +16,7 @@ from spark_cases import NETWORK, a_model, arrays, same_bits
 from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers, specs, synonyms
 from sparkdl.losses import Loss
 from sparkdl.optimizers import Optimizer
-from sparkdl.spark.old_spark import OLD
+from sparkdl.spark.driver.old_spark import OLD
 from sparkdl.specs import Spec
 from sparkdl.training import AllReduce, EarlyStopping
 

@@ -15,8 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl import DeepClassifier, Network
 from sparkdl.layers import Dense
-from sparkdl.spark import remote
-from sparkdl.spark.driver import cluster, result_bytes
+from sparkdl.spark.driver import cluster, remote, result_bytes
 from sparkdl.spark.driver.result_bytes import excess_in, most_bytes, returned_bytes
 from sparkdl.spark.driver.tuning import _groups
 from sparkdl.spark.tasks.forward import packed

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame
 from spark_cases import NETWORK
 
 from sparkdl import DeepClassifier
-from sparkdl.spark import remote
-from sparkdl.spark.driver import security
+from sparkdl.spark.driver import remote, security
 from sparkdl.spark.driver.security import REQUIRED, check_encryption
 
 SESSION: Any = SimpleNamespace()

@@ -23,7 +23,7 @@ from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, array
 from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
 from sparkdl.decoding.layout import Layout
 from sparkdl.layers import Dense, Flatten, Rescale
-from sparkdl.spark import remote
+from sparkdl.spark.driver import remote
 from sparkdl.spark.tasks import forward, inference
 from sparkdl.spark.tasks.forward import packed
 from sparkdl.spark.tasks.inference import results

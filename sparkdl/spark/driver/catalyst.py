@@ -13,7 +13,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BooleanType, DataType, DoubleType, FloatType, IntegralType
 
-from sparkdl.spark.remote import identity, over_connect, setting
+from sparkdl.spark.driver.remote import identity, over_connect, setting
 
 LOGGER = logging.getLogger("sparkdl.catalyst")
 SETTING = "sparkdl.catalystBytes"  # of the session: false never sends bytes, true does with any version of Spark

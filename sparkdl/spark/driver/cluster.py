@@ -19,14 +19,14 @@ from sparkdl.losses import Loss
 from sparkdl.network import named_arrays, nested_weights
 from sparkdl.spark.driver import progress
 from sparkdl.spark.driver.interpreter import check_interpreter, complaint_in
+from sparkdl.spark.driver.old_spark import to_arrow
 from sparkdl.spark.driver.preparation import Prepared
+from sparkdl.spark.driver.remote import driver_address, local_slots, registered_slots, release, setting, shared
 from sparkdl.spark.driver.result_bytes import check_returned, excess_in
 from sparkdl.spark.driver.security import check_encryption
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.driver.shortage import ended_by_shortage
 from sparkdl.spark.driver.slots import taken
-from sparkdl.spark.old_spark import to_arrow
-from sparkdl.spark.remote import driver_address, local_slots, registered_slots, release, setting, shared
 from sparkdl.spark.tasks.forward import packed
 from sparkdl.spark.tasks.local_disk import full_disk_in
 from sparkdl.spark.tasks.task import RESULT_SCHEMA, failure_in, run_task

@@ -24,7 +24,7 @@ from sparkdl.decoding.images import require_pillow
 from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
 from sparkdl.dtypes import kept_dtype
 from sparkdl.spark.driver.catalyst import packed
-from sparkdl.spark.remote import count_setting, setting
+from sparkdl.spark.driver.remote import count_setting, setting
 
 LEAST_WIDTH = 64  # of arrays and Vectors that are sent as bytes; shorter ones take Spark no longer value by value
 

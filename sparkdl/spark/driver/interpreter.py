@@ -11,7 +11,7 @@ import sys
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from sparkdl.spark.remote import over_connect, setting
+from sparkdl.spark.driver.remote import over_connect, setting
 
 NEEDED = ("sparkdl", "pyarrow", "jax")
 INSTALLED = (*NEEDED, "jaxlib", "numpy", "optax", "pandas", "pyspark")  # with sparkdl; others are the user's own

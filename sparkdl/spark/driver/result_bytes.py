@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sparkdl.dtypes import kept_dtype
 from sparkdl.network import Network
-from sparkdl.spark.remote import setting
+from sparkdl.spark.driver.remote import setting
 from sparkdl.training.options import Training
 
 SETTING, DEFAULT = "spark.driver.maxResultSize", "1g"

@@ -6,7 +6,7 @@ import warnings
 
 from pyspark.sql import SparkSession
 
-from sparkdl.spark.remote import over_connect, setting
+from sparkdl.spark.driver.remote import over_connect, setting
 
 PROTECTED = ("spark.authenticate", "spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 REQUIRED = "sparkdl.requireEncryption"

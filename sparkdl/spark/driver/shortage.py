@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sparkdl.spark.remote import local_slots, over_connect, registered_slots, setting
+from sparkdl.spark.driver.remote import local_slots, over_connect, registered_slots, setting
 
 POLL_SECONDS = 2.0
 SHORTAGE_SECONDS = 60.0  # for other executors to come, once Spark has noticed which are lost

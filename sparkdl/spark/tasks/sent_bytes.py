@@ -1,4 +1,4 @@
-"""Bytes that the driver has sent to tasks, in each of the ways in which it may (see `spark/remote.py`)."""
+"""Bytes that the driver has sent to tasks, in each of the ways in which it may (see `spark/driver/remote.py`)."""
 
 from __future__ import annotations
 

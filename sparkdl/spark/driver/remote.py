@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from sparkdl.spark.old_spark import OLD, refuse_connect
+from sparkdl.spark.driver.old_spark import OLD, refuse_connect
 from sparkdl.spark.tasks.sent_bytes import as_sent, of_broadcast, of_file
 from sparkdl.training.group.addresses import without_brackets
 
