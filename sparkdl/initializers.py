@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import jax
+from jax import Array
 
 from sparkdl.specs import Spec, check_range
-
-Array = jax.Array
 
 
 def _check_kernel(initializer: Initializer, shape: tuple[int, ...]) -> None:

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.scipy.special import xlogy
 
 from sparkdl.specs import Spec, check_range, derive_anew
-
-Array = jax.Array
 
 
 def _weighted(values: Array, weights: Array) -> Array:

@@ -8,9 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
-
-Array = jax.Array
+from jax import Array, lax
 
 
 def clip_norm(limit: float, axis: str | None) -> optax.GradientTransformation:

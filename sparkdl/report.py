@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-Array = np.ndarray[Any, Any]
+from sparkdl.arrays import Array
+
 SHOWN = 4  # rows and columns of images
 
 

@@ -8,14 +8,13 @@ https://github.com/apache/spark/tree/v4.1.0/sql/catalyst/src/main/java/org/apach
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.arrays import Array
 from sparkdl.decoding.arrow_types import bounds_and_bytes, is_packed, is_vector
-
-Array = np.ndarray[Any, Any]
 
 TYPE, SIZE, INDICES, VALUES = range(4)  # a Vector's fields
 DENSE_NULLS = 1 << SIZE | 1 << INDICES  # those that a dense one lacks

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.arrays import Array
 from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image, is_number
 from sparkdl.decoding.catalyst import unpacked
 from sparkdl.decoding.images import decode_bytes, decode_images
-from sparkdl.decoding.layout import NULL, VALID, WIDTH, Array, Decoded, Layout
+from sparkdl.decoding.layout import NULL, VALID, WIDTH, Decoded, Layout
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.arrays import Array
 from sparkdl.decoding.images import decode_bytes
-from sparkdl.decoding.layout import Array, Layout
+from sparkdl.decoding.layout import Layout
 
 
 class ImageFiles:

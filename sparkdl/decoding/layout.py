@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.arrays import Array
 from sparkdl.decoding.catalyst import unpacked
-
-Array = np.ndarray[Any, Any]
 
 KINDS = ("valid", "null", "NaN", "infinity", "wrong width", "wrong size", "undecodable image")
 VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE = range(len(KINDS))

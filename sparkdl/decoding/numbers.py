@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkdl.arrays import Array
 from sparkdl.decoding.arrow_types import depth_of, is_number, is_packed, is_vector
 from sparkdl.decoding.catalyst import matrix, unpacked
-from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Array, Decoded
+from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Decoded
 
 
 def decode_numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 import numpy as np
 import pandas as pd
 
+from sparkdl.arrays import Array
 from sparkdl.specs import Spec
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Array = np.ndarray[Any, Any]
 
 
 class EvaluationOptions(TypedDict, total=False):

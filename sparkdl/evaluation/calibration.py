@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from sparkdl.arrays import Array
 from sparkdl.specs import Spec
 
-Array = np.ndarray[Any, Any]
 BINS = 15  # as in Guo et al. 2017
 EDGES = np.linspace(0, 1, BINS + 1)
 

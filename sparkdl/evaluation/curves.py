@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from sparkdl.arrays import Array
 from sparkdl.specs import Spec
 
-Array = np.ndarray[Any, Any]
 Floats = tuple[float, ...]
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from sparkdl.arrays import Array
 from sparkdl.evaluation.curves import Curve
 from sparkdl.specs import Spec
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import jax
-from jax import lax
+from jax import Array, lax
 
 from sparkdl.initializers import HeNormal, Initializer, Zeros
 from sparkdl.specs import Spec, check_range, derive_anew, overrides
 
-Array = jax.Array
 Shape = tuple[int, ...]  # of one row, without the batch axis
 Weights = dict[str, Any]  # arrays by name; a network's are nested by layer name
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])

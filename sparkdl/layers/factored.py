@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-
-Array = jax.Array
+from jax import Array
 
 
 class Factored(NamedTuple):

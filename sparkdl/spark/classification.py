@@ -10,7 +10,7 @@ from pyspark.ml.classification import ProbabilisticClassificationModel, Probabil
 from pyspark.ml.linalg import Vector
 from pyspark.sql import DataFrame
 
-from sparkdl.decoding.layout import Array
+from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel

@@ -12,7 +12,7 @@ from pyspark.ml.linalg import Vector
 from pyspark.ml.param import Param
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkdl.decoding.layout import Array
+from sparkdl.arrays import Array
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.base import Weights
 from sparkdl.spark.driver import cluster, columns
@@ -293,7 +293,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         return given(self._fit_all([self], dataset)[0])
 
     def _fit_all(self, stages: Sequence[Self], dataset: DataFrame) -> list[DeepModel | ValueError]:
-        """The models of stages whose Params in `tuning.OF_THE_JOB` are equal, in one Spark job; or why one has none."""
+        """The models, by one Spark job, of stages that differ in `tuning.MAY_DIFFER` only; or why one has none."""
         columns.check_rows(dataset, "fit")
         plans = [stage._checked_plan(dataset) for stage in stages]
         prepared = prepare(dataset, self, plans[0], self._classes(plans[0]))

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
-from sparkdl.decoding.layout import Array, Layout
+from sparkdl.arrays import Array
+from sparkdl.decoding.layout import Layout
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.interpreter import check_interpreter

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sparkdl.arrays import Array
 from sparkdl.decoding import images
 from sparkdl.decoding.columns import decode_features
 from sparkdl.decoding.images import in_channels
-from sparkdl.decoding.layout import KINDS, RESIZES, Array, Layout
+from sparkdl.decoding.layout import KINDS, RESIZES, Layout
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -12,24 +12,13 @@ from pyspark.sql import DataFrame
 
 from sparkdl.spark.driver.result_bytes import most_bytes, returned_bytes
 
-# What decides rows, workers and labels of a job. Fits that differ in other Params train on the same rows.
-OF_THE_JOB = (
-    "featuresCol",
-    "featuresCols",
-    "binaryFormat",
-    "imageResize",
-    "imageStorage",
-    "handleInvalid",
-    "labelCol",
-    "weightCol",
-    "validationIndicatorCol",
-    "loss",
-    "computeDtype",
-    "numWorkers",
-    "deviceType",
-    "progress",
-    "workerLogs",
-)
+# Params in which fits that share a job may differ: they train on the same rows, with the same workers and labels.
+MAY_DIFFER = {
+    *("network", "exchange", "optimizer", "batchSize", "maxIter", "stepSize", "tol", "seed", "earlyStopping"),
+    *("checkpointDir", "checkpointInterval", "checkpointUnit", "checkpointKeep"),
+    *("collectTrainingStats", "logDir", "logInterval"),
+    *("predictionCol", "rawPredictionCol", "probabilityCol", "thresholds", "activationCols"),
+}
 JOB_BYTES = 1 << 30  # of weights that a job brings to the driver, unless one fit has more
 LIMIT_SHARE = 0.5  # of what Spark lets a job bring, histories and statistics besides
 
@@ -55,7 +44,11 @@ def _groups(stages: Sequence[Any], most: float) -> list[list[int]]:
     sizes: dict[str, int] = {}
     for index, stage in enumerate(stages):
         network = stage.getNetwork()
-        values = {name: stage.getOrDefault(name) if stage.isDefined(name) else None for name in OF_THE_JOB}
+        values = {
+            param.name: stage.getOrDefault(param)
+            for param in stage.params
+            if param.name not in MAY_DIFFER and stage.isDefined(param)
+        }
         shapes = network.input_shape and [network.input_shape, network.output_shape()]
         key = json.dumps([values, shapes], sort_keys=True)
         size = returned_bytes(network, stage.getComputeDtype()) if shapes else 0

@@ -17,9 +17,10 @@ import numpy as np
 from jax import lax
 from pyspark import TaskContext
 
+from sparkdl.arrays import Array
 from sparkdl.classes import install
 from sparkdl.compiler import OPTIONS
-from sparkdl.decoding.layout import Array, Layout
+from sparkdl.decoding.layout import Layout
 from sparkdl.dtypes import kept_dtype
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss

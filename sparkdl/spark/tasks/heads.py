@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sparkdl.decoding.layout import Array
+from sparkdl.arrays import Array
 
 Heads = dict[str, Callable[[Array, Array], Array]]  # by name of the column
 

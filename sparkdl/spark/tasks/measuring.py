@@ -12,8 +12,9 @@ import jax
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.arrays import Array
 from sparkdl.decoding.columns import decode_features, decode_labels, decode_weights
-from sparkdl.decoding.layout import VALID, Array, first_status, refusal
+from sparkdl.decoding.layout import VALID, first_status, refusal
 from sparkdl.evaluation import (
     Accumulator,
     ClassificationMeasures,

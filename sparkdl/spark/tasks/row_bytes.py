@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.arrays import Array
 from sparkdl.decoding.columns import (
     decode_features,
     decode_flags,
@@ -23,7 +24,7 @@ from sparkdl.decoding.columns import (
     distinct,
     split_error,
 )
-from sparkdl.decoding.layout import KINDS, VALID, Array, Decoded, Layout, first_status, refusal
+from sparkdl.decoding.layout import KINDS, VALID, Decoded, Layout, first_status, refusal
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.environment import bound_threads
 

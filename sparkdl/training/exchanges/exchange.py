@@ -8,13 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from sparkdl.optimizers import Optimizer
 from sparkdl.specs import Spec
 
 WORKERS = "workers"  # the mesh axis of the batch
-
-Array = jax.Array
 
 
 class Sums(NamedTuple):

@@ -8,15 +8,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.step import local_workers, spread
-
-Array = jax.Array
 
 
 def meet(mesh: Mesh) -> None:

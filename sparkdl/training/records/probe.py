@@ -7,12 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from sparkdl.layers.base import Context, Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays, updated
-
-Array = jax.Array
 
 BINS = 30  # of a histogram
 

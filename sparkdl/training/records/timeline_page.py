@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from sparkdl.arrays import Array
 from sparkdl.training.records.scaling import OTHER, WORDS, from_events, phase_seconds
 
 if TYPE_CHECKING:
     from sparkdl.training.results import Epoch
 
-Array = np.ndarray[Any, Any]
 BINS = 24  # of a histogram
 
 # Colours after Okabe and Ito (2008) for the phases that alternate while training; the others stand at its ends.
