@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import xlogy
 
-from sparkdl.specs import Spec, check_range, derive_anew
+from sparkdl.specs import Spec, check_range, refuse_stale
 
 
 def _weighted(values: Array, weights: Array) -> Array:
@@ -31,8 +32,8 @@ class Loss(Spec):
              number of the row's class, 0, 1, ... of any dtype; classes beyond the outputs are the caller's to refuse
     weights  (batch,) sample weights; a row that weighs 0 contributes exactly 0
 
-    Subclasses write `losses`; `slopes` is derived from it unless written, also where a class of a user's own overrides
-    the `losses` of a loss that has it. t below stands for a row's targets and o for its outputs.
+    Subclasses write `losses`; `slopes` is derived from it unless written. A class that overrides the `losses` of a loss
+    but inherits its `slopes` is refused with a TypeError. t below stands for a row's targets and o for its outputs.
     """
 
     takes_classes: ClassVar[bool] = False
@@ -43,8 +44,7 @@ class Loss(Spec):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        if not cls.is_packaged():
-            derive_anew(cls, Loss, "losses", "slopes")
+        refuse_stale(cls, Loss, "losses", "slopes")
 
     def check(self, output_shape: tuple[int, ...]) -> None:
         """ValueError when a network whose rows come out with `output_shape` cannot be trained with this loss."""
@@ -135,6 +135,7 @@ class Loss(Spec):
             f"received {labels.shape}; give one label for each output."
         )
 
+    @abstractmethod
     def losses(self, outputs: Array, targets: Array) -> Array:
         """The loss of each row, shape (batch,)."""
         raise NotImplementedError(f"{type(self).__name__} has no losses.")
@@ -315,6 +316,8 @@ class KLDivergence(SoftmaxLoss):
 
     def losses(self, outputs: Array, targets: Array) -> Array:
         return super().losses(outputs, targets) + xlogy(targets, targets).sum(axis=1)
+
+    slopes = SoftmaxLoss.slopes
 
 
 @dataclass(frozen=True)

@@ -178,21 +178,32 @@ class Spec:
         raise _unknown(cls, value)
 
 
-def overrides(cls: type, one: str, other: str) -> bool:
-    """Whether a class derived from the one that wrote the method `other` has written the method `one`."""
-    order = list(cls.__mro__)
-    return order.index(_writer(cls, one)) < order.index(_writer(cls, other))
+def refuse_stale(cls: type, base: type, function: str, *dependents: str) -> None:
+    """Refuse a class that overrides a method and inherits others that were written for the one it replaces.
 
+    What `base` has itself is derived from whatever the class computes, and fits any.
 
-def derive_anew(cls: type, base: type, function: str, *derivatives: str) -> None:
-    """Give `cls` what `base` derives from a method, if it overrides that and not what was written for the old one."""
-    for name in derivatives:
-        if overrides(cls, function, name):
-            setattr(cls, name, vars(base)[name])
-
-
-def _writer(cls: type, name: str) -> type:
-    return next(kind for kind in cls.__mro__ if name in vars(kind))
+    Raises
+    ------
+    TypeError
+        It does; the message says what to write.
+    """
+    abstract = getattr(vars(base)[function], "__isabstractmethod__", False)
+    writers = {name: next(kind for kind in cls.__mro__ if name in vars(kind)) for name in dependents}
+    stale = {
+        name: writer
+        for name, writer in writers.items()
+        if writer is not base
+        and (meant := getattr(writer, function)) is not getattr(cls, function)
+        and not (abstract and meant is getattr(base, function))
+    }
+    if stale:
+        names, owners = ", ".join(stale), ", ".join(dict.fromkeys(writer.__name__ for writer in stale.values()))
+        raise TypeError(
+            f"{cls.__qualname__} overrides {function}, but inherits {names} from {owners}, written for another "
+            f"{function}; write them too, or have them derived by a line in the class: "
+            f"{names} = {', '.join(f'{base.__name__}.{name}' for name in stale)}"
+        )
 
 
 def check_range(spec: Spec, interval: str, *names: str) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from sparkdl import Network
-from sparkdl.layers import BatchNorm, Dense, Dropout, Layer, MaxPool, Relu
-from sparkdl.layers.base import Array, Context, RandomLayer, Shape, StoringLayer, Weights
+from sparkdl.layers import BatchNorm, Dense, Layer, MaxPool, Relu
+from sparkdl.layers.base import Array, Context, Shape, Weights
 from sparkdl.losses import Loss, SquaredError
 from sparkdl.training import Training
 
@@ -26,11 +26,15 @@ class TenfoldDense(Dense):
     def forward(self, weights: Weights, x: Array) -> Array:
         return 10 * super().forward(weights, x)
 
+    delta, gradient, train_gradient = Layer.delta, Layer.gradient, Layer.train_gradient
+
 
 @dataclass(frozen=True)
 class SiluAsRelu(Relu):
     def forward(self, weights: Weights, x: Array) -> Array:
         return jax.nn.silu(x)
+
+    delta = Layer.delta
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,15 @@ class DoubledMaxPool(MaxPool):
     def forward(self, weights: Weights, x: Array) -> Array:
         return 2 * super().forward(weights, x)
 
+    delta, train_forward, train_delta = Layer.delta, Layer.train_forward, Layer.train_delta
+
 
 @dataclass(frozen=True)
 class TenfoldError(SquaredError):
     def losses(self, outputs: Array, targets: Array) -> Array:
         return 10 * super().losses(outputs, targets)
+
+    slopes = Loss.slopes
 
 
 @pytest.mark.parametrize(
@@ -79,46 +87,41 @@ def test_derivatives_of_ones_own_stay() -> None:
     class Again(Flipped):
         pass
 
-    class Fast(StoringLayer):
-        def forward(self, weights: Weights, x: Array) -> Array:
-            return x
-
-        def forward_storing(self, weights: Weights, x: Array) -> tuple[Array, Any]:
-            return x, None
-
-        def delta_stored(self, weights: Weights, x: Array, y: Array, dy: Array, stored: Any) -> Array:
-            return dy
-
     assert Flipped.delta is Again.delta is Flipped.__dict__["delta"]
-    assert Fast.train_forward is StoringLayer.train_forward and Fast.delta is StoringLayer.delta
 
 
-def test_a_random_layer_that_infers_otherwise_trains_as_before() -> None:
-    class Halving(Dropout):
+def test_a_base_may_have_kernels_for_the_forward_that_its_classes_write() -> None:
+    class Linear(Layer):
+        def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+            return self.forward(weights, dy)
+
+    class Tripled(Linear):
         def forward(self, weights: Weights, x: Array) -> Array:
-            return x / 2
+            return 3 * x
 
-    assert Halving.train_forward is RandomLayer.train_forward and Halving.delta_drawn is Dropout.delta_drawn
-
-    class Doubling(Dropout):
-        def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
-            return 2 * super().forward_drawn(weights, x, drawn)
-
-    assert Doubling.delta_drawn is RandomLayer.__dict__["delta_drawn"]
+    assert Tripled().delta({}, jnp.ones(1), jnp.ones(1), jnp.full(1, 2.0)) == 6
 
 
-def test_a_layer_that_would_train_otherwise_than_it_infers_is_refused() -> None:
-    with pytest.raises(TypeError, match="Norm overrides forward, but it would train by the train_forward it inherits"):
+def test_a_class_whose_kernels_are_written_for_what_it_overrides_is_refused_with_the_remedy() -> None:
+    def forward(self: Any, weights: Weights, x: Array) -> Array:
+        return 2 * x
 
-        class Norm(BatchNorm):
-            def forward(self, weights: Weights, x: Array) -> Array:
-                return x
+    def train_forward(self: Any, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
+        return x, None
 
-    with pytest.raises(TypeError, match="Pool overrides forward_storing, but not the delta_stored"):
-
-        class Pool(MaxPool):
-            def forward_storing(self, weights: Weights, x: Array) -> tuple[Array, Any]:
-                return x, None
+    for base, method, sentence in (
+        (Relu, forward, "overrides forward, but inherits delta from Relu, .*in the class: delta = Layer.delta$"),
+        (Dense, forward, ".*inherits delta, gradient, train_gradient from Dense, .* = Layer.delta, Layer.gradient, "),
+        (BatchNorm, forward, "overrides forward, but inherits delta, train_forward, train_delta, train_gradient from "),
+        (MaxPool, train_forward, "overrides train_forward, but inherits train_delta from MaxPool, "),
+        (Dense, train_forward, "overrides train_forward, but inherits train_gradient from Dense, "),
+    ):
+        with pytest.raises(TypeError, match=f"^Own {sentence}"):
+            type("Own", (base,), {method.__name__: method, "__module__": __name__})
+    with pytest.raises(
+        TypeError, match="Own overrides losses, but inherits slopes from SquaredError, .* = Loss.slopes"
+    ):
+        type("Own", (SquaredError,), {"losses": TenfoldError.losses, "__module__": __name__})
 
 
 # What breaks the contract

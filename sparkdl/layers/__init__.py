@@ -18,8 +18,6 @@ from sparkdl.layers.augmentation import RandomFlip as RandomFlip
 from sparkdl.layers.base import Context as Context
 from sparkdl.layers.base import KernelLayer as KernelLayer
 from sparkdl.layers.base import Layer as Layer
-from sparkdl.layers.base import RandomLayer as RandomLayer
-from sparkdl.layers.base import StoringLayer as StoringLayer
 from sparkdl.layers.base import jitted as jitted
 from sparkdl.layers.batch_norm import BatchNorm as BatchNorm
 from sparkdl.layers.convolution import Conv as Conv

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,32 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from sparkdl.layers.base import Array, RandomLayer, Shape, Weights, jitted
+from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.image import check_size, image_shape
 
 
 @dataclass(frozen=True)
-class RandomCrop(RandomLayer):
+class RandomImageLayer(Layer):
+    """A layer that draws something for every image in training, and changes the image by that."""
+
+    @abstractmethod
+    def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
+        """Random numbers for rows x of this shape (with the batch axis) and dtype."""
+
+    @abstractmethod
+    def change(self, x: Array, drawn: Array) -> Array:
+        """y in training."""
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
+        drawn = self.draw(context.key, x.shape, x.dtype)
+        return self.change(x, drawn), drawn
+
+    def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Array, context: Context) -> Array:
+        return jax.vjp(lambda rows: self.change(rows, kept), x)[1](dy)[0]
+
+
+@dataclass(frozen=True)
+class RandomCrop(RandomImageLayer):
     """Cuts a window out of each image: anywhere, every place equally likely, in training; the centre at inference.
 
     x  (batch, height, width, channels)        dx  of x's shape   dL/dx
@@ -53,8 +74,7 @@ class RandomCrop(RandomLayer):
         places = jnp.array([[shape[1] - self.size[0] + 1, shape[2] - self.size[1] + 1]])
         return jax.random.randint(key, (shape[0], 2), 0, places)
 
-    @jitted
-    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+    def change(self, x: Array, drawn: Array) -> Array:
         def window(image: Array, corner: Array) -> Array:
             return lax.dynamic_slice(image, (corner[0], corner[1], 0), (*self.size, image.shape[2]))
 
@@ -62,7 +82,7 @@ class RandomCrop(RandomLayer):
 
 
 @dataclass(frozen=True)
-class ImageVariation(RandomLayer):
+class ImageVariation(RandomImageLayer):
     """A random change of an image that keeps its shape and is left out at inference."""
 
     def output_shape(self, input_shape: Shape) -> Shape:
@@ -94,8 +114,7 @@ class RandomFlip(ImageVariation):
         """Whether to mirror, (batch, 1, 1, 1)."""
         return jax.random.bernoulli(key, 0.5, (shape[0], 1, 1, 1))
 
-    @jitted
-    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+    def change(self, x: Array, drawn: Array) -> Array:
         return jnp.where(drawn, jnp.flip(x, 2 if self.axis == "horizontal" else 1), x)
 
 
@@ -125,8 +144,7 @@ class RandomBrightness(ImageVariation):
         """What to add, (batch, 1, 1, 1)."""
         return jax.random.uniform(key, (shape[0], 1, 1, 1), dtype, -self.max_delta, self.max_delta)
 
-    @jitted
-    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+    def change(self, x: Array, drawn: Array) -> Array:
         return x + drawn
 
 
@@ -158,7 +176,6 @@ class RandomContrast(ImageVariation):
         """Factors, (batch, 1, 1, 1)."""
         return jax.random.uniform(key, (shape[0], 1, 1, 1), dtype, self.lower, self.upper)
 
-    @jitted
-    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
+    def change(self, x: Array, drawn: Array) -> Array:
         mean = x.mean(axis=(1, 2), keepdims=True)
         return (x - mean) * drawn + mean

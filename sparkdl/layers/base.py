@@ -6,6 +6,7 @@ return sums over the rows of a batch and never divide by their number.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -14,12 +15,11 @@ import jax
 from jax import Array, lax
 
 from sparkdl.initializers import HeNormal, Initializer, Zeros
-from sparkdl.specs import Spec, check_range, derive_anew, overrides
+from sparkdl.specs import Spec, check_range, refuse_stale
 
 Shape = tuple[int, ...]  # of one row, without the batch axis
 Weights = dict[str, Any]  # arrays by name; a network's are nested by layer name
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
-DERIVED = ("delta", "gradient", "train_forward", "train_backward")  # by Layer, from forward
 
 
 def jitted(kernel: Kernel) -> Kernel:
@@ -61,8 +61,10 @@ class Context:
 class Layer(Spec):
     """A layer's hyperparameters; its weights travel beside it as a dict of arrays.
 
-    A subclass with only `forward` already trains: `delta` and `gradient` are derived from it, also where a class of a
-    user's own overrides the `forward` of a layer that has them.
+    A subclass with only `forward` already trains: `delta` and `gradient` are derived from it unless written. A layer
+    that is random in training, or that hands something to the way back, writes `train_forward`, from which
+    `train_delta` and `train_gradient` are derived unless written. A class that overrides `forward` or `train_forward`
+    but inherits kernels written for another one is refused with a TypeError.
 
     Parameters
     ----------
@@ -77,8 +79,8 @@ class Layer(Spec):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        if not cls.is_packaged():
-            cls._derive_anew()
+        refuse_stale(cls, Layer, "forward", "delta", "gradient", "train_forward", "train_delta", "train_gradient")
+        refuse_stale(cls, Layer, "train_forward", "train_delta", "train_gradient")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,16 +88,6 @@ class Layer(Spec):
             if not isinstance(value := getattr(self, name), kinds):
                 must = " or ".join(kind.__name__ for kind in kinds).replace("NoneType", "None")
                 raise ValueError(f"{name} of {type(self).__name__} must be a {must}, received {value!r}.")
-
-    @classmethod
-    def _derive_anew(cls) -> None:
-        """Lest a class that overrides `forward` train by the derivatives of what it no longer computes."""
-        if vars(Layer)["train_forward"] is not cls.train_forward and overrides(cls, "forward", "train_forward"):
-            raise TypeError(
-                f"{cls.__qualname__} overrides forward, but it would train by the train_forward it inherits; "
-                "override train_forward and train_backward too."
-            )
-        derive_anew(cls, Layer, "forward", *DERIVED)
 
     def output_shape(self, input_shape: Shape) -> Shape:
         """Shape of one row of y for a row of shape `input_shape`; ValueError if such rows do not fit."""
@@ -118,6 +110,7 @@ class Layer(Spec):
         """Fresh weights for rows of shape `input_shape`; {} for a layer without any."""
         return {}
 
+    @abstractmethod
     def forward(self, weights: Weights, x: Array) -> Array:
         """y of shape (batch, *output_shape) from x of shape (batch, *input_shape), as at inference."""
         raise NotImplementedError(f"{type(self).__name__} has no forward kernel.")
@@ -144,18 +137,30 @@ class Layer(Spec):
             l1 * abs(weights[name]).sum() + l2 / 2 * (weights[name] * weights[name]).sum() for name, (l1, l2) in terms
         )
 
-    # What a network calls in a training step. `kept` is whatever forward hands to backward; most layers keep nothing.
+    # A training step. `kept` is whatever the forward pass hands to the way back; most layers keep nothing.
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
-        """(y, kept) in training."""
+        """(y, kept) in training; `forward` unless a layer trains otherwise than it infers, or keeps something."""
         return self.forward(weights, x), None
+
+    def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Array:
+        """dL/dx in training: `delta`, or derived from a `train_forward` that the layer has."""
+        if type(self).train_forward is Layer.train_forward:
+            return self.delta(weights, x, y, dy)
+        return jax.vjp(lambda rows: self.train_forward(weights, rows, context)[0], x)[1](dy)[0]
+
+    def train_gradient(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
+        """dL/dweights in training: `gradient`, or derived from a `train_forward` that the layer has."""
+        if type(self).train_forward is Layer.train_forward:
+            return self.gradient(weights, x, y, dy)
+        return jax.vjp(lambda values: self.train_forward(values, x, context)[0], weights)[1](dy)[0]
 
     def train_backward(
         self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
     ) -> tuple[Array | None, Weights]:
         """(dx or None, dweights) in training; {} for a frozen layer."""
-        dx = self.delta(weights, x, y, dy) if wants_delta else None
-        return dx, self.gradient(weights, x, y, dy) if weights and self.trainable else {}
+        dx = self.train_delta(weights, x, y, dy, kept, context) if wants_delta else None
+        return dx, self.train_gradient(weights, x, y, dy, kept, context) if weights and self.trainable else {}
 
     def statistics(self) -> frozenset[str]:
         """Names of the weights that are running statistics rather than learned."""
@@ -164,99 +169,6 @@ class Layer(Spec):
     def new_statistics(self, weights: Weights, kept: Any) -> Weights:
         """The running statistics after a training step, in their place in `weights`."""
         return {}
-
-
-@dataclass(frozen=True)
-class StoringLayer(Layer):
-    """A layer whose forward pass stores something for delta and gradient that they could not cheaply recompute.
-
-    Subclasses write `forward_storing` and `delta_stored` (and `gradient_stored` if they have weights).
-    """
-
-    @classmethod
-    def _derive_anew(cls) -> None:
-        if overrides(cls, "forward", "forward_storing"):
-            derive_anew(cls, Layer, "forward", *DERIVED)
-        elif overrides(cls, "forward_storing", "delta_stored"):
-            raise TypeError(
-                f"{cls.__qualname__} overrides forward_storing, but not the delta_stored that takes what it stores; "
-                "override both, or forward alone."
-            )
-
-    def forward_storing(self, weights: Weights, x: Array) -> tuple[Array, Any]:
-        """(y, stored)."""
-        raise NotImplementedError
-
-    def delta_stored(self, weights: Weights, x: Array, y: Array, dy: Array, stored: Any) -> Array:
-        """dL/dx from what `forward_storing` stored."""
-        raise NotImplementedError
-
-    def gradient_stored(self, weights: Weights, x: Array, y: Array, dy: Array, stored: Any) -> Weights:
-        """dL/dweights from what `forward_storing` stored."""
-        return {}
-
-    @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
-        return self.forward_storing(weights, x)[0]
-
-    @jitted
-    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        return self.delta_stored(weights, x, y, dy, self.forward_storing(weights, x)[1])
-
-    @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        return self.gradient_stored(weights, x, y, dy, self.forward_storing(weights, x)[1])
-
-    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
-        return self.forward_storing(weights, x)
-
-    def train_backward(
-        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
-    ) -> tuple[Array | None, Weights]:
-        dx = self.delta_stored(weights, x, y, dy, kept) if wants_delta else None
-        return dx, self.gradient_stored(weights, x, y, dy, kept) if weights and self.trainable else {}
-
-
-@dataclass(frozen=True)
-class RandomLayer(Layer):
-    """A layer that is random in training and not at inference (`forward`).
-
-    Subclasses write `forward`, `draw` and `forward_drawn`; `delta_drawn` and `gradient_drawn` are derived unless
-    written. Every worker draws for its own rows.
-    """
-
-    @classmethod
-    def _derive_anew(cls) -> None:
-        derive_anew(cls, Layer, "forward", "delta", "gradient")
-        derive_anew(cls, RandomLayer, "forward_drawn", "delta_drawn", "gradient_drawn")
-
-    def draw(self, key: Array, shape: Shape, dtype: Any) -> Any:
-        """Random numbers for rows x of this shape (with the batch axis) and dtype."""
-        raise NotImplementedError
-
-    def forward_drawn(self, weights: Weights, x: Array, drawn: Any) -> Array:
-        """y in training."""
-        raise NotImplementedError
-
-    @jitted
-    def delta_drawn(self, weights: Weights, x: Array, y: Array, dy: Array, drawn: Any) -> Array:
-        """dL/dx in training."""
-        return jax.vjp(lambda rows: self.forward_drawn(weights, rows, drawn), x)[1](dy)[0]
-
-    @jitted
-    def gradient_drawn(self, weights: Weights, x: Array, y: Array, dy: Array, drawn: Any) -> Weights:
-        """dL/dweights in training."""
-        return jax.vjp(lambda values: self.forward_drawn(values, x, drawn), weights)[1](dy)[0]
-
-    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
-        drawn = self.draw(context.key, x.shape, x.dtype)
-        return self.forward_drawn(weights, x, drawn), drawn
-
-    def train_backward(
-        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
-    ) -> tuple[Array | None, Weights]:
-        dx = self.delta_drawn(weights, x, y, dy, kept) if wants_delta else None
-        return dx, self.gradient_drawn(weights, x, y, dy, kept) if weights and self.trainable else {}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,11 @@ def _nonzero(total: Array) -> Array:
     return jnp.where(total > 0, total, 1)
 
 
+def _sums(dy: Array, standard: Array) -> Array:
+    """Sums of dy and of dy * standard over rows and positions, (2, channels); computed once where both ways ask."""
+    return jnp.stack([row_sums(dy).sum(axis=0), row_sums(dy * standard).sum(axis=0)])
+
+
 class BatchStatistics(NamedTuple):
     """Mean and variance (channels,) of the weighted rows of a batch, and their weight times the number of positions."""
 
@@ -65,31 +70,28 @@ class BatchNorm(Standardization):
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, BatchStatistics | None]:
         if not self.trainable:
-            return super().train_forward(weights, x, context)
+            return self.forward(weights, x), None
         batch = self._batch_statistics(wide(x), context)
         return self.affine(weights, self._standard(x, batch.mean, batch.variance)).astype(x.dtype), batch
 
-    def train_backward(
-        self,
-        weights: Weights,
-        x: Array,
-        y: Array,
-        dy: Array,
-        kept: BatchStatistics | None,
-        context: Context,
-        wants_delta: bool,
-    ) -> tuple[Array | None, Weights]:
+    def train_delta(
+        self, weights: Weights, x: Array, y: Array, dy: Array, kept: BatchStatistics | None, context: Context
+    ) -> Array:
         if kept is None:
-            return super().train_backward(weights, x, y, dy, kept, context, wants_delta)
+            return self.delta(weights, x, y, dy)
         dy, standard = wide(dy), self._standard(x, kept.mean, kept.variance)
-        sums = jnp.stack([row_sums(dy).sum(axis=0), row_sums(dy * standard).sum(axis=0)])
-        gradients = self.affine_gradient(weights, dscale=sums[1], dbias=sums[0])
-        if not wants_delta:
-            return None, gradients
-        whole = context.sum_over_workers(sums)  # the batch statistics depend on every worker's rows
+        whole = context.sum_over_workers(_sums(dy, standard))  # the batch statistics depend on every worker's rows
         share = context.row_weights.astype(dy.dtype).reshape(-1, *(1,) * (dy.ndim - 1)) / _nonzero(kept.total)
         through = share * (along_channels(whole[0], dy) + standard * along_channels(whole[1], dy))
-        return self._unstandardized(weights, dy - through, kept.variance).astype(x.dtype), gradients
+        return self._unstandardized(weights, dy - through, kept.variance).astype(x.dtype)
+
+    def train_gradient(
+        self, weights: Weights, x: Array, y: Array, dy: Array, kept: BatchStatistics | None, context: Context
+    ) -> Weights:
+        if kept is None:
+            return self.gradient(weights, x, y, dy)
+        sums = _sums(wide(dy), self._standard(x, kept.mean, kept.variance))
+        return self.affine_gradient(weights, dscale=sums[1], dbias=sums[0])
 
     def statistics(self) -> frozenset[str]:
         return frozenset({"mean", "variance"})

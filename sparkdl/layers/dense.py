@@ -55,10 +55,7 @@ class Dense(KernelLayer):
         kernel = x.T @ dy
         return {"kernel": kernel, "bias": dy.sum(axis=0)} if self.bias else {"kernel": kernel}
 
-    def train_backward(
-        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
-    ) -> tuple[Array | None, Weights]:
-        if not (context.factored and self.trainable):
-            return super().train_backward(weights, x, y, dy, kept, context, wants_delta)
-        gradient = {"kernel": Factored(x, dy)} | ({"bias": dy.sum(axis=0)} if self.bias else {})
-        return self.delta(weights, x, y, dy) if wants_delta else None, gradient
+    def train_gradient(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
+        if not context.factored:
+            return self.gradient(weights, x, y, dy)
+        return {"kernel": Factored(x, dy)} | ({"bias": dy.sum(axis=0)} if self.bias else {})

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from sparkdl.layers.base import Array, RandomLayer, Shape, Weights, jitted
+from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 
 
 @dataclass(frozen=True)
-class Dropout(RandomLayer):
+class Dropout(Layer):
     """Sets inputs to 0 at random in training and does nothing at inference (Srivastava et al. 2014).
 
     The inputs that stay are multiplied by 1 / (1 - rate), so that the expectation of y is x.
@@ -41,13 +40,9 @@ class Dropout(RandomLayer):
     def forward(self, weights: Weights, x: Array) -> Array:
         return x
 
-    def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
-        return jax.random.bernoulli(key, 1 - self.rate, shape)
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
+        stays = jax.random.bernoulli(context.key, 1 - self.rate, x.shape)
+        return jnp.where(stays, x / (1 - self.rate), 0), stays
 
-    @jitted
-    def forward_drawn(self, weights: Weights, x: Array, drawn: Array) -> Array:
-        return jnp.where(drawn, x / (1 - self.rate), 0)
-
-    @jitted
-    def delta_drawn(self, weights: Weights, x: Array, y: Array, dy: Array, drawn: Array) -> Array:
-        return jnp.where(drawn, dy / (1 - self.rate), 0)
+    def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Array, context: Context) -> Array:
+        return jnp.where(kept, dy / (1 - self.rate), 0)

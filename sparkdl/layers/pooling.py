@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from sparkdl.layers.base import Array, Layer, Shape, StoringLayer, Weights, jitted
+from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.windows import Padding, Windows, check_windows
 
 
@@ -106,7 +106,7 @@ def positions(windows: Windows, steps: tuple[int, ...]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class MaxPool(_Pool, StoringLayer):
+class MaxPool(_Pool):
     """Maximum over windows; among equal ones the first in row-major order counts, and a NaN makes the window NaN.
 
     x  (batch, *spatial, channels)     dx  (batch, *spatial, channels)   dL/dx
@@ -124,7 +124,22 @@ class MaxPool(_Pool, StoringLayer):
         As in Conv; padding is never the maximum.
     """
 
-    def forward_storing(self, weights: Weights, x: Array) -> tuple[Array, Any]:
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return self._maxima(x)[0]
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return gathered(self._windows(x.shape[1:-1]), dy, self._maxima(x)[1])
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
+        return self._maxima(x)
+
+    def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Array, context: Context) -> Array:
+        return gathered(self._windows(x.shape[1:-1]), dy, kept)
+
+    def _maxima(self, x: Array) -> tuple[Array, Array]:
+        """Every window's maximum, and its position in the window."""
         windows = self._windows(x.shape[1:-1])
         dtype = np.min_scalar_type(-math.prod(windows.size))
         first, *others = covered(windows, x, -math.inf)
@@ -133,9 +148,6 @@ class MaxPool(_Pool, StoringLayer):
             winner = jnp.where(value > y, jnp.array(position, dtype), winner)
             y = jnp.maximum(y, value)
         return y, lax.optimization_barrier(winner)  # else XLA fuses the search into delta, to repeat it for every input
-
-    def delta_stored(self, weights: Weights, x: Array, y: Array, dy: Array, stored: Any) -> Array:
-        return gathered(self._windows(x.shape[1:-1]), dy, stored)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ class Flatten(Reshaping):
     def forward(self, weights: Weights, x: Array) -> Array:
         return super().forward(weights, lax.platform_dependent(x, cpu=_computed, default=lambda x: x))
 
+    delta = Reshaping.delta
+
 
 def _computed(x: Array) -> Array:
     """x, which XLA is to compute in its own shape.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from layer_table import Row
+from noisy_layers import KeepingNoisyGain, NoisyGain
 
 from sparkdl.layers.activation import (
     Elu,
@@ -38,6 +39,11 @@ ACTIVATIONS = [
     Row(Softmax(), (5,), refused=()),
     Row(Softmax(), (2, 3, 4), refused=()),
     Row(HardSigmoid(), (3, 4)),
+]
+
+NOISY = [
+    Row(NoisyGain(), (3, 4)),
+    Row(KeepingNoisyGain(), (3, 4)),
 ]
 
 NORMALIZATIONS = [

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from sparkdl.layers.augmentation import RandomBrightness, RandomContrast, RandomCrop, RandomFlip
-from sparkdl.layers.base import Array, Context, RandomLayer
+from sparkdl.layers.base import Array, Context, Layer
 
 BATCH = 64
 X = np.random.default_rng(0).uniform(0, 255, (BATCH, 5, 4, 2)).astype(np.float32)
 
 
-def trained(layer: RandomLayer, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def trained(layer: Layer, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """y and what was drawn for it."""
     y, drawn = layer.train_forward({}, jnp.asarray(X), Context(jax.random.key(seed), jnp.ones(BATCH)))
     return np.asarray(y), np.asarray(drawn)
@@ -34,7 +34,8 @@ def test_crop_cuts_every_window_in_training_and_the_centre_at_inference() -> Non
 def test_the_delta_of_a_crop_lies_where_it_was_cut() -> None:
     layer = RandomCrop((3, 2))
     y, corners = trained(layer)
-    dx = np.asarray(layer.delta_drawn({}, jnp.asarray(X), jnp.asarray(y), jnp.asarray(y), jnp.asarray(corners)))
+    rows, outputs, context = jnp.asarray(X), jnp.asarray(y), Context(jax.random.key(0), jnp.ones(BATCH))
+    dx = np.asarray(layer.train_delta({}, rows, outputs, outputs, jnp.asarray(corners), context))
     expected = np.zeros_like(X)
     for row, delta, (top, left) in zip(y, expected, corners, strict=True):
         delta[top : top + 3, left : left + 2] = row
@@ -66,14 +67,14 @@ def test_contrast_scales_the_distance_to_the_channel_means() -> None:
 @pytest.mark.parametrize(
     "layer", [RandomCrop((2, 2)), RandomFlip(), RandomBrightness(1.0), RandomContrast(0.9, 1.1)], ids=repr
 )
-def test_a_key_decides_the_draw(layer: RandomLayer) -> None:
+def test_a_key_decides_the_draw(layer: Layer) -> None:
     first, again, other = (trained(layer, seed)[1] for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
 
 @pytest.mark.parametrize("layer", [RandomFlip(), RandomBrightness(9.0), RandomContrast(0.1, 3.0)], ids=repr)
-def test_inference_is_the_identity(layer: RandomLayer) -> None:
+def test_inference_is_the_identity(layer: Layer) -> None:
     np.testing.assert_array_equal(layer.forward({}, jnp.asarray(X)), X)
 
 

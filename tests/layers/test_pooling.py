@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sparkdl.layers.base import Layer, Shape
+from sparkdl.layers.base import Context, Layer, Shape
 from sparkdl.layers.pooling import AvgPool, GlobalAvgPool, GlobalMaxPool, MaxPool
 from sparkdl.layers.windows import Padding
 
@@ -110,8 +110,8 @@ def test_delta_neither_scatters_nor_reduces_windows(layer: Layer) -> None:
 @pytest.mark.parametrize(("size", "dtype"), [((8, 16), "int8"), ((3, 43), "int16")], ids=str)
 def test_the_position_of_a_maximum_is_stored_in_the_fewest_bytes(size: Shape, dtype: str) -> None:
     layer = MaxPool(size)
-    x = jnp.zeros((1, *size, 1)).at[0, -1, -1, 0].set(1.0)
-    _, stored = jax.jit(layer.forward_storing)({}, x)
+    x, context = jnp.zeros((1, *size, 1)).at[0, -1, -1, 0].set(1.0), Context(jax.random.key(0), jnp.ones(1))
+    _, stored = layer.train_forward({}, x, context)
     assert str(stored.dtype) == dtype
     assert stored.item() == size[0] * size[1] - 1
 

@@ -98,6 +98,8 @@ class Gained(Gained):
     @jitted
     def forward(self, weights, x):
         return -weights["gain"][None] * squashed(x)
+
+    delta, gradient = Layer.delta, Layer.gradient
 """
 SAME_CELL = """
 @dataclass(frozen=True)
