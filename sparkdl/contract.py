@@ -8,16 +8,17 @@ from typing import Any
 
 import jax
 
-from sparkdl.layers.base import Context, Layer, Shape
+from sparkdl.layers.base import Context, Layer, Shape, map_shapes
+from sparkdl.layers.composite import Composite
 from sparkdl.losses import Loss
-from sparkdl.network import Network, named_arrays
+from sparkdl.network import named_arrays
 from sparkdl.places import place_of
 
 ROWS = 7  # a number that is seldom the size of anything else
 KEY = jax.ShapeDtypeStruct((2,), "uint32")
 
 
-def check_layers(network: Network, input_shape: Shape, prefix: str = "") -> None:
+def check_layers(network: Composite, input_shape: Shape) -> None:
     """Refuse a layer of a user's own whose kernels fail, or give arrays of other shapes than their arguments have.
 
     Raises
@@ -25,15 +26,12 @@ def check_layers(network: Network, input_shape: Shape, prefix: str = "") -> None
     ValueError
         The message names the layer, the kernel, and the shapes expected and received.
     """
-    shapes = network.shapes(input_shape)
-    for name, layer, before, after in zip(network.names, network.layers, shapes, shapes[1:], strict=False):
-        if isinstance(layer, Network):
-            check_layers(layer, before, f"{prefix}{name}/")
-        elif not layer.is_packaged():
-            _check_layer(f"Layer {prefix + name!r} ({type(layer).__name__})", layer, before, after)
+    for path, layer, before, after in network.leaves(input_shape):
+        if not layer.is_packaged():
+            _check_layer(f"Layer {path!r} ({type(layer).__name__})", layer, before, after)
 
 
-def _check_layer(subject: str, layer: Layer, before: Shape, after: Shape) -> None:
+def _check_layer(subject: str, layer: Layer, before: Any, after: Shape) -> None:
     def step(key: Any, x: Any, row_weights: Any) -> dict[str, Any]:
         weights, context = layer.init(key, before), Context(key, row_weights)
         if not isinstance(weights, dict):
@@ -43,13 +41,13 @@ def _check_layer(subject: str, layer: Layer, before: Shape, after: Shape) -> Non
         found = {"weights": layer.learned(weights), "forward": layer.forward(weights, x), "training": y}
         return found | {"delta": dx, "gradient": dweights}
 
-    found = _traced(subject, step, KEY, _floats(*before), _floats())
-    for kernel, given, row in (
+    found = _traced(subject, step, KEY, map_shapes(lambda shape: _floats(*shape), before), _floats())
+    for kernel, given, rows in (
         ("forward", "forward", after),
         ("forward", "training", after),
         ("delta", "delta", before),
     ):
-        _check_shape(f"{kernel} of {subject}", (ROWS, *row), found[given])
+        _check_shape(f"{kernel} of {subject}", map_shapes(lambda row: (ROWS, *row), rows), found[given])
     if not isinstance(found["gradient"], dict):
         raise ValueError(f"gradient of {subject} must give a dict of arrays, received {found['gradient']!r}.")
     gradient = dict(named_arrays(found["gradient"]))
@@ -95,7 +93,8 @@ def _traced(subject: str, function: Any, *arguments: Any) -> Any:
 
 
 def _check_shape(subject: str, expected: Shape, found: Any, which: str = "") -> None:
-    shape = getattr(found, "shape", None)
+    several = isinstance(found, tuple)
+    shape = tuple(getattr(part, "shape", None) for part in found) if several else getattr(found, "shape", None)
     if shape != expected:
         received = "nothing" if found is None else repr(found) if shape is None else str(shape)
         raise ValueError(

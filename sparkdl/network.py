@@ -1,24 +1,22 @@
-"""Layers in a row: composition, shape checks, summary and the backward chain. A network is itself a layer."""
+"""A network: layers in a row that know the shape of a row, with a summary, and weights by name."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import jax
 
-from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
-from sparkdl.places import place_of
+from sparkdl.layers.base import Array, Layer, Shape, Weights
+from sparkdl.layers.composite import Chain
 from sparkdl.specs import FORMAT
 from sparkdl.transfer import started_from
 
 
 @dataclass(frozen=True)
-class Network(Layer):
+class Network(Chain):
     """A feed-forward network: the output of each layer is the input of the next.
 
     x        (batch, *input_shape)
@@ -46,28 +44,10 @@ class Network(Layer):
     (3,)
     """
 
-    layers: Sequence[Layer]
     input_shape: Shape | None = field(default=None)
 
     def __post_init__(self) -> None:
-        if isinstance(self.layers, Layer) or not isinstance(self.layers, (list, tuple)):
-            raise ValueError(f"layers of Network must be a list of layers, received {self.layers!r}.")
         super().__post_init__()
-        for index, layer in enumerate(self.layers):
-            if not isinstance(layer, Layer):
-                hint = f"; write {layer.__name__}(...)" if isinstance(layer, type) else ""
-                raise ValueError(f"Layer {index} of the network must be a Layer, received {layer!r}{hint}.")
-        if not self.layers:
-            raise ValueError("layers of Network must hold at least one layer, received none.")
-        if not self.trainable:
-            object.__setattr__(self, "layers", tuple(replace(layer, trainable=False) for layer in self.layers))
-        names = list(self.names)
-        slashed = [name for name in names if "/" in name]
-        if slashed:
-            raise ValueError(f"Layer names may not hold a slash, received {slashed[0]!r}.")
-        doubled = sorted({name for name in names if names.count(name) > 1})
-        if doubled:
-            raise ValueError(f"Layer names must differ within a network, {doubled[0]!r} stands twice.")
         if self.input_shape is not None:
             if not isinstance(self.input_shape, tuple):
                 object.__setattr__(self, "input_shape", (self.input_shape,))
@@ -78,77 +58,16 @@ class Network(Layer):
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **super().to_json()}
 
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The layers' names, in order; they are the keys of the weights."""
-        return tuple(layer.name or f"{_snake_case(layer)}_{index}" for index, layer in enumerate(self.layers))
-
-    @cached_property
-    def paths(self) -> tuple[str, ...]:
-        """The layers' names with those of nested networks' layers after them: "block_1", "block_1/conv_0"."""
-        parts = zip(self.names, self.layers, strict=True)
-        nested = ((name, layer.paths if isinstance(layer, Network) else ()) for name, layer in parts)
-        return tuple(path for name, inner in nested for path in (name, *(f"{name}/{below}" for below in inner)))
-
-    def check_paths(self, paths: Collection[str]) -> None:
-        """ValueError naming the first of `paths` that leads to none of the layers."""
-        unknown = sorted(set(paths) - set(self.paths))
-        if unknown:
-            raise ValueError(f"The network has no layer {unknown[0]!r}; its layers are {', '.join(self.paths)}.")
-
-    def shapes(self, input_shape: Shape) -> list[Shape]:
-        """Shapes of a row before each layer and after the last."""
-        shapes = [input_shape]
-        for index, layer in enumerate(self.layers):
-            try:
-                shapes.append(layer.output_shape(shapes[-1]))
-            except ValueError as error:
-                raise ValueError(f"Layer {index} ({type(layer).__name__}): {error}{place_of(error)}") from None
-            except Exception as error:  # of a user's own forward
-                kind = type(error).__name__
-                raise ValueError(f"Layer {index} ({type(layer).__name__}): {kind}: {error}{place_of(error)}") from error
-        return shapes
-
     def output_shape(self, input_shape: Shape | None = None) -> Shape:
         """Shape of one row of y; by default for the network's own `input_shape`."""
         return self.shapes(self._input_shape(input_shape))[-1]
 
     def multiply_adds(self, input_shape: Shape | None = None) -> int:
-        shapes = self.shapes(self._input_shape(input_shape))
-        return sum(layer.multiply_adds(shape) for layer, shape in zip(self.layers, shapes, strict=False))
+        return super().multiply_adds(self._input_shape(input_shape))
 
     def init(self, key: Array | int, input_shape: Shape | None = None) -> Weights:
         """Fresh weights, each layer's from a key of its own; `key` may be a seed."""
-        key = jax.random.key(key) if isinstance(key, int) else key
-        weights = {}
-        for index, (name, layer, shape) in enumerate(
-            zip(self.names, self.layers, self.shapes(self._input_shape(input_shape)), strict=False)
-        ):
-            own = layer.init(jax.random.fold_in(key, index), shape)
-            if own:
-                weights[name] = own
-        return weights
-
-    @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
-        for name, layer in zip(self.names, self.layers, strict=True):
-            x = layer.forward(weights.get(name, {}), x)
-        return x
-
-    def activations(self, weights: Weights, x: Array, paths: Collection[str]) -> tuple[Array, dict[str, Array]]:
-        """y, and what the layers of these `paths` put out on the way; ValueError if one is none of the network's."""
-        self.check_paths(paths)
-        found: dict[str, Array] = {}
-        for name, layer in zip(self.names, self.layers, strict=True):
-            inner = [path.removeprefix(f"{name}/") for path in paths if path.startswith(f"{name}/")]
-            if isinstance(layer, Network) and inner:
-                x, below = layer.activations(weights.get(name, {}), x, inner)
-                found |= {f"{name}/{path}": value for path, value in below.items()}
-            else:
-                x = layer.forward(weights.get(name, {}), x)
-            if name in paths:
-                found[name] = x
-        return x, found
+        return super().init(jax.random.key(key) if isinstance(key, int) else key, self._input_shape(input_shape))
 
     def frozen(self, *names: str, until: str | None = None) -> Network:
         """The same network with some layers' weights held fixed in training; every layer keeps its name.
@@ -223,47 +142,6 @@ class Network(Layer):
             raise ValueError(f"The network has no layer {name!r}; its layers are {', '.join(self.names)}.")
         return self.names.index(name)
 
-    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
-        kept = []
-        for index, (name, layer) in enumerate(zip(self.names, self.layers, strict=True)):
-            y, own = layer.train_forward(weights.get(name, {}), x, context.at(index))
-            kept.append((x, y, own))
-            x = y
-        return x, kept
-
-    def train_backward(
-        self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
-    ) -> tuple[Array | None, Weights]:
-        learned = self.learned(weights)
-        lowest = 0 if wants_delta else min((self.names.index(name) for name in learned), default=len(self.layers))
-        gradient = {}
-        delta: Array | None = dy
-        for index in reversed(range(lowest, len(self.layers))):
-            name, layer = self.names[index], self.layers[index]
-            assert delta is not None
-            x, y, own_kept = kept[index]
-            delta_below, own = layer.train_backward(
-                weights.get(name, {}), x, y, delta, own_kept, context.at(index), wants_delta or index > lowest
-            )
-            if name in learned:
-                gradient[name] = own
-            delta = delta_below
-        return delta if wants_delta else None, gradient
-
-    def learned(self, weights: Weights) -> Weights:
-        parts = ((name, layer.learned(weights[name])) for name, layer in self._weighty(weights))
-        return {name: part for name, part in parts if part}
-
-    def penalty(self, weights: Weights) -> Array | float:
-        return sum(layer.penalty(weights[name]) for name, layer in self._weighty(weights))
-
-    def new_statistics(self, weights: Weights, kept: Any) -> Weights:
-        own = {
-            name: layer.new_statistics(weights.get(name, {}), kept[index][2])
-            for index, (name, layer) in enumerate(zip(self.names, self.layers, strict=True))
-        }
-        return {name: values for name, values in own.items() if values}
-
     def summary(self) -> str:
         """A table of the layers: output shape, number of weights and multiply-adds for one row."""
         shapes = self.shapes(self._input_shape(None))
@@ -298,9 +176,6 @@ class Network(Layer):
     def abstract_weights(self) -> Weights:
         """Shapes and dtypes in the structure of `init`, without computing anything."""
         return jax.eval_shape(lambda key: self.init(key), jax.ShapeDtypeStruct((2,), "uint32"))
-
-    def _weighty(self, weights: Weights) -> Iterator[tuple[str, Layer]]:
-        return ((name, layer) for name, layer in zip(self.names, self.layers, strict=True) if name in weights)
 
     def _input_shape(self, given: Shape | None) -> Shape:
         shape = self.input_shape if given is None else given
@@ -339,7 +214,3 @@ def updated(weights: Weights, part: Weights) -> Weights:
     """`weights` with the arrays of `part` in place of its own."""
     changed = {key: updated(weights.get(key, {}), new) if isinstance(new, dict) else new for key, new in part.items()}
     return {**weights, **changed}
-
-
-def _snake_case(layer: Layer) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(layer).__name__).lower()

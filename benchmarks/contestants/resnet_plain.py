@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 from contestants.layers_plain import max_pool
-from contestants.resnet import Residual
 from jax import lax
 
-from sparkdl.layers import BatchNorm, KernelLayer, Layer, MaxPool, Relu
+from sparkdl.layers import Add, BatchNorm, KernelLayer, Layer, MaxPool, Relu, Residual
 from sparkdl.layers.base import Array, Weights
+from sparkdl.layers.composite import Chain
 from sparkdl.network import Network, updated
 
 
-def plain_forward(layer: Layer, weights: Weights, x: Array) -> tuple[Array, Weights]:
+def plain_forward(layer: Layer, weights: Weights, x: Any) -> tuple[Array, Weights]:
     """The layer's output in training, by XLA's and textbook forms, and its new running statistics.
 
     x  (batch, *input_shape), in the dtype to compute in; kernels are cast to it, statistics are at least float32
     """
-    if isinstance(layer, Network):
-        new: Weights = {}
-        for name, inner in zip(layer.names, layer.layers, strict=True):
-            x, own = plain_forward(inner, weights.get(name, {}), x)
-            new |= {name: own} if own else {}
-        return x, new
-    if isinstance(layer, Residual):
-        y, body = plain_forward(layer.body, weights["body"], x)
-        if layer.shortcut is None:
-            return y + x, {"body": body}
-        beside, shortcut = plain_forward(layer.shortcut, weights["shortcut"], x)
-        return y + beside, {"body": body, "shortcut": shortcut}
+    if isinstance(layer, Chain | Residual):
+        values, new = [x], {}
+        for node in layer.nodes:
+            read = [values[source] for source in node.sources]
+            y, own = plain_forward(node.layer, weights.get(node.name, {}), read[0] if len(read) == 1 else tuple(read))
+            values.append(y)
+            new |= {node.name: own} if own else {}
+        return values[-1], new
+    if isinstance(layer, Add):
+        return x[0] + x[1], {}
     if isinstance(layer, BatchNorm):
         return _batch_norm(layer, weights, x)
     if isinstance(layer, MaxPool):

@@ -7,14 +7,24 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from contestants.resnet import Residual
 from contestants.resnet_steps import STEP_SIZE, WARM_UP, Case, Contestant, rows
 from torch import nn
 
-from sparkdl.layers import BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Layer, LocalResponseNorm, MaxPool, Relu
+from sparkdl.layers import (
+    BatchNorm,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAvgPool,
+    Layer,
+    LocalResponseNorm,
+    MaxPool,
+    Relu,
+    Residual,
+)
 from sparkdl.layers.base import Shape, Weights
+from sparkdl.layers.composite import Chain
 from sparkdl.layers.windows import Windows
-from sparkdl.network import Network
 
 Step = Callable[[torch.Tensor, torch.Tensor], None]
 
@@ -47,15 +57,17 @@ def module(layer: Layer, weights: Weights, input_shape: Shape) -> nn.Module:
     ValueError
         A layer has no counterpart here.
     """
-    if isinstance(layer, Network):
+    if isinstance(layer, Chain):
         shapes = layer.shapes(input_shape)
         parts = zip(layer.names, layer.layers, shapes[:-1], strict=True)
         return nn.Sequential(*(module(inner, weights.get(name, {}), shape) for name, inner, shape in parts))
     if isinstance(layer, Residual):
-        body = module(layer.body, weights["body"], input_shape)
-        if layer.shortcut is None:
-            return Sum(body, nn.Identity())
-        return Sum(body, module(layer.shortcut, weights["shortcut"], input_shape))
+        sides = {node.name: node.layer for node in layer.nodes}
+        body, shortcut = (
+            module(sides[name], weights.get(name, {}), input_shape) if name in sides else nn.Identity()
+            for name in ("body", "shortcut")
+        )
+        return Sum(body, shortcut)
     if isinstance(layer, Relu):
         return nn.ReLU()
     if isinstance(layer, Flatten):

@@ -20,12 +20,17 @@ from sparkdl.layers.base import KernelLayer as KernelLayer
 from sparkdl.layers.base import Layer as Layer
 from sparkdl.layers.base import jitted as jitted
 from sparkdl.layers.batch_norm import BatchNorm as BatchNorm
+from sparkdl.layers.branches import Parallel as Parallel
+from sparkdl.layers.branches import Residual as Residual
+from sparkdl.layers.composite import Composite as Composite
 from sparkdl.layers.convolution import Conv as Conv
 from sparkdl.layers.dense import Dense as Dense
 from sparkdl.layers.dropout import Dropout as Dropout
 from sparkdl.layers.image import Rescale as Rescale
 from sparkdl.layers.image import Resize as Resize
 from sparkdl.layers.image import Standardize as Standardize
+from sparkdl.layers.merge import Add as Add
+from sparkdl.layers.merge import Concatenate as Concatenate
 from sparkdl.layers.normalization import LayerNorm as LayerNorm
 from sparkdl.layers.normalization import LocalResponseNorm as LocalResponseNorm
 from sparkdl.layers.pooling import AvgPool as AvgPool

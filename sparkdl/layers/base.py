@@ -22,6 +22,13 @@ Weights = dict[str, Any]  # arrays by name; a network's are nested by layer name
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
+def map_shapes(function: Callable[[Shape], Any], shapes: Any) -> Any:
+    """`function` of a shape, or of each of a tuple of shapes, which a layer has that reads several arrays."""
+    if all(isinstance(size, int) for size in shapes):
+        return function(shapes)
+    return tuple(map_shapes(function, shape) for shape in shapes)
+
+
 def jitted(kernel: Kernel) -> Kernel:
     """Compile a layer's method; the layer itself, being a frozen value, is a static argument."""
     return jax.jit(kernel, static_argnums=0)  # type: ignore[return-value]

@@ -18,22 +18,31 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import gpu
-from contestants.resnet import Residual, basic_block, bottleneck, resnet18, resnet50
+from contestants.resnet import basic_block, bottleneck, resnet18, resnet50
 from contestants.resnet_plain import plain_forward, plain_step
 from contestants.resnet_rates import datasheet
 from contestants.resnet_steps import Case, Contestant, our_contestant, plain_contestant
 
-from sparkdl.layers import BatchNorm, Context, Conv, Dense, Flatten, GlobalAvgPool, LocalResponseNorm, MaxPool, Relu
+from sparkdl.layers import (
+    BatchNorm,
+    Context,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAvgPool,
+    LocalResponseNorm,
+    MaxPool,
+    Relu,
+    Residual,
+)
 from sparkdl.network import Network, count_weights
 
 SCRIPT = Path(gpu.__file__)
 SMALL = Network(
     [
         Conv(4, (3, 3)),
-        Residual(Network([Conv(4, (3, 3), padding="same", l2=0.5), BatchNorm(), Relu()])),
-        Residual(
-            Network([Conv(6, (3, 3), 2, ((1, 1), (1, 1))), BatchNorm()]), Network([Conv(6, (1, 1), 2), BatchNorm(0.5)])
-        ),
+        Residual([Conv(4, (3, 3), padding="same", l2=0.5), BatchNorm(), Relu()]),
+        Residual([Conv(6, (3, 3), 2, ((1, 1), (1, 1))), BatchNorm()], [Conv(6, (1, 1), 2), BatchNorm(0.5)]),
         GlobalAvgPool(),
         Dense(3),
     ],
@@ -47,7 +56,7 @@ DEEPER = Network(
         LocalResponseNorm(radius=2, alpha=0.1, beta=0.75),
         Residual(basic_block(8, 1)[0]),
         Relu(),
-        Residual(bottleneck(2, 2)[0], Network([Conv(8, (1, 1), 2, bias=False), BatchNorm()])),
+        Residual(bottleneck(2, 2)[0], [Conv(8, (1, 1), 2, bias=False), BatchNorm()]),
         MaxPool(3, 2, padding=((1, 1), (1, 1))),
         Flatten(),
         Dense(3),
@@ -136,31 +145,6 @@ def merged(weights: Any, part: Any) -> Any:
         name: merged(old, part.get(name, {})) if isinstance(old, dict) else part.get(name, old)
         for name, old in weights.items()
     }
-
-
-def test_inference_adds_body_and_shortcut_by_the_running_averages(float64: None) -> None:
-    layer, x = SMALL.layers[2], jnp.asarray(np.random.default_rng(1).normal(size=(2, 5, 5, 4)))
-    assert isinstance(layer, Residual) and layer.shortcut is not None
-    weights = jax.tree.map(jnp.asarray, weights_of(SMALL)["residual_2"])
-    expected = layer.body.forward(weights["body"], x) + layer.shortcut.forward(weights["shortcut"], x)
-    close(layer.forward(weights, x), expected)
-    assert layer.output_shape((5, 5, 4)) == (3, 3, 6)
-
-
-def test_a_frozen_residual_learns_nothing() -> None:
-    layer = Residual(Network([Conv(4, (3, 3), padding="same"), BatchNorm()]), trainable=False)
-    weights = layer.init(jax.random.key(1), (5, 5, 4))
-    x, context = jnp.ones((2, 5, 5, 4)), Context(jax.random.key(0), jnp.ones(2))
-    y, kept = layer.train_forward(weights, x, context)
-    assert layer.learned(weights) == layer.train_backward(weights, x, y, y, kept, context, True)[1] == {}
-    close(layer.new_statistics(weights, kept)["body"]["batch_norm_1"]["mean"], np.zeros(4))
-
-
-def test_a_residual_whose_branches_do_not_meet_says_so() -> None:
-    with pytest.raises(ValueError, match=r"one shape, received \(3, 3, 6\) and \(5, 5, 4\); give it a shortcut"):
-        Network([Residual(Network([Conv(6, (3, 3))]))], input_shape=(5, 5, 4))
-    with pytest.raises(ValueError, match="body of Residual must be a Network, received"):
-        Residual(Relu())
 
 
 # Contestants

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sparkdl.layers.base import Layer, Shape
+from sparkdl.layers.base import Layer
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.dense import Dense
 from sparkdl.layers.pooling import AvgPool, GlobalAvgPool, GlobalMaxPool, MaxPool
@@ -14,8 +14,8 @@ class Row(NamedTuple):
     """A layer, the shape of a row it takes, and one it must refuse (None if it takes any)."""
 
     layer: Layer
-    shape: Shape
-    refused: Shape | None = None
+    shape: Any  # a tuple of shapes for a layer that reads several arrays
+    refused: Any = None
 
 
 DENSE = [

@@ -20,8 +20,12 @@ from sparkdl.layers.activation import (
 )
 from sparkdl.layers.augmentation import RandomBrightness, RandomContrast, RandomCrop, RandomFlip
 from sparkdl.layers.batch_norm import BatchNorm
+from sparkdl.layers.branches import Parallel, Residual
+from sparkdl.layers.convolution import Conv
+from sparkdl.layers.dense import Dense
 from sparkdl.layers.dropout import Dropout
 from sparkdl.layers.image import Rescale, Resize, Standardize
+from sparkdl.layers.merge import Add, Concatenate
 from sparkdl.layers.normalization import LayerNorm, LocalResponseNorm
 from sparkdl.layers.shape import Flatten, Reshape
 
@@ -39,6 +43,23 @@ ACTIVATIONS = [
     Row(Softmax(), (5,), refused=()),
     Row(Softmax(), (2, 3, 4), refused=()),
     Row(HardSigmoid(), (3, 4)),
+]
+
+MERGES = [
+    Row(Add(), ((3, 2), (3, 2), (3, 2)), refused=((3, 2), (2, 3))),
+    Row(Concatenate(), ((3, 2), (3, 4)), refused=((3, 2), (2, 2))),
+    Row(Concatenate(name="joined"), ((2,), (1,), (2,)), refused=((2,), ())),
+]
+
+COMPOSITES = [
+    Row(Residual([Dense(3), Tanh()]), (3,)),
+    Row(
+        Residual([Conv(4, (3, 3), 2, "same"), BatchNorm(), Tanh(), Dropout(0.3)], [Conv(4, (1, 1), 2, bias=False)]),
+        (4, 5, 2),
+    ),
+    Row(Residual([Residual([Dense(3)]), Residual([NoisyGain()], [BatchNorm()])]), (3,)),
+    Row(Parallel([Dense(2), Tanh(), KeepingNoisyGain()]), (3,)),
+    Row(Parallel([BatchNorm(name="a"), Residual([Dense(3)]), Tanh()], Add()), (3,)),
 ]
 
 NOISY = [

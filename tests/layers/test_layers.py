@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from layer_table import Row
 
-from sparkdl.layers.base import Array, Context, Layer, Shape, Weights
+from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, map_shapes
+from sparkdl.network import named_arrays, nested_weights
 
 TABLES = [import_module(name) for name in ("layer_table", "layer_table_more") if find_spec(name)]
 ROWS = [Row(*row) for table in TABLES for rows in vars(table).values() if isinstance(rows, list) for row in rows]
@@ -52,11 +53,15 @@ class Results(NamedTuple):
 def case(layer: Layer, shape: Shape) -> Case:
     """Three rows, all drawn by NumPy: to compile a layer's own initializer takes longer than all of its kernels."""
     random = np.random.default_rng(7)
-    weights = {
-        name: jnp.asarray(random.uniform(0.5 if name in layer.statistics() else -1.0, 1.5, w.shape))
-        for name, w in jax.eval_shape(lambda: layer.init(jax.random.key(0), shape)).items()
-    }
-    x = jnp.asarray(random.standard_normal((3, *shape)))
+    abstract = jax.eval_shape(lambda: layer.init(jax.random.key(0), shape))
+    learned = dict(named_arrays(layer.learned(abstract)))
+    weights = nested_weights(
+        {
+            path: jnp.asarray(random.uniform(-1.0 if path in learned else 0.5, 1.5, array.shape))
+            for path, array in named_arrays(abstract)
+        }
+    )
+    x = map_shapes(lambda row: jnp.asarray(random.standard_normal((3, *row))), shape)
     y = jax.eval_shape(layer.forward, weights, x)
     return Case(weights, x, jnp.asarray(random.standard_normal(y.shape)))
 
@@ -70,10 +75,10 @@ def kernels(layer: Layer, weights: Weights, x: Array, dy: Array) -> Results:
 
 def repeated(layer: Layer, weights: Weights, x: Array, dy: Array, index: int) -> Results:
     """What row `index` gives, as the mean of a batch of nothing else: for a batch of one, all were compiled again."""
-    batch = [np.repeat(np.asarray(array)[index : index + 1], len(x), axis=0) for array in (x, dy)]
+    batch = jax.tree.map(lambda array: np.repeat(np.asarray(array)[index : index + 1], len(dy), axis=0), (x, dy))
     results = jax.tree.map(np.asarray, kernels(layer, weights, *batch))
-    mean = jax.tree.map(lambda total: total / len(x), results.dweights)
-    return results._replace(y=results.y[:1], dx=results.dx[:1], dweights=mean)
+    mean = jax.tree.map(lambda total: total / len(dy), results.dweights)
+    return results._replace(y=results.y[:1], dx=jax.tree.map(lambda array: array[:1], results.dx), dweights=mean)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -84,6 +89,10 @@ def training_kernels(layer: Layer, weights: Weights, x: Array, dy: Array) -> tup
     dx, dweights = layer.train_backward(weights, x, y, dy, kept, context(), True)
     assert dx is not None
     return Results(y, dx, dweights, derivatives(dy)), layer.new_statistics(weights, kept)
+
+
+def abstract_rows(batch: int, shape: Any, dtype: str) -> Any:
+    return map_shapes(lambda row: jax.ShapeDtypeStruct((batch, *row), dtype), shape)
 
 
 def context() -> Context:
@@ -104,12 +113,15 @@ def assert_slopes(
 ) -> None:
     """dx, and every entry of dweights, against central differences of the loss along a random direction."""
     step, random = 1e-5, np.random.default_rng(11)
-    points = {"x": np.asarray(x), **jax.tree.map(np.asarray, weights)}
-    for name, derivative in {"x": dx, **dweights}.items():
-        direction = random.standard_normal(points[name].shape)
-        above, below = ({**points, name: points[name] + sign * step * direction} for sign in (1, -1))
-        slope = (loss(above, above.pop("x")) - loss(below, below.pop("x"))) / (2 * step)
-        assert np.vdot(derivative, direction) == pytest.approx(slope, rel=1e-6, abs=1e-7), name
+    derivatives = dict(jax.tree.leaves_with_path((dweights, dx)))
+    points, structure = jax.tree.flatten_with_path((weights, x))
+    assert derivatives.keys() <= {path for path, _ in points}
+    for path, derivative in derivatives.items():
+        direction = random.standard_normal(derivative.shape)
+        moved = ([at + by * direction if key == path else at for key, at in points] for by in (step, -step))
+        above, below = (loss(*jax.tree.unflatten(structure, leaves)) for leaves in moved)
+        slope = (above - below) / (2 * step)
+        assert np.vdot(derivative, direction) == pytest.approx(slope, rel=1e-6, abs=1e-7), path
 
 
 @each_row
@@ -117,7 +129,7 @@ def test_the_promised_shape_is_produced(row: Row) -> None:
     layer, shape, _ = row
     for batch in (1, 3):
         weights = jax.eval_shape(lambda: layer.init(jax.random.key(0), shape))
-        x = jax.ShapeDtypeStruct((batch, *shape), "float32")
+        x = abstract_rows(batch, shape, "float32")
         assert jax.eval_shape(layer.forward, weights, x).shape == (batch, *layer.output_shape(shape))
 
 
@@ -137,7 +149,7 @@ def test_a_batch_is_its_rows_and_its_gradient_their_sum(row: Row, float64: None)
     rows = [repeated(layer, weights, x, dy, i) for i in range(3)]
     batch = kernels(layer, weights, x, dy)
     assert_same(np.concatenate([row.y for row in rows]), batch.y)
-    assert_same(np.concatenate([row.dx for row in rows]), batch.dx)
+    assert_same(jax.tree.map(lambda *parts: np.concatenate(parts), *(row.dx for row in rows)), batch.dx)
     total = jax.tree.map(lambda *values: np.sum(values, axis=0), *(row.dweights for row in rows))
     assert_same(total, batch.dweights)
 
@@ -148,7 +160,7 @@ def test_compiled_and_eager_kernels_agree(row: Row, float64: None) -> None:
     layer, shape, _ = row
     weights, x, dy = case(layer, shape)
     compiled = repeated(layer, weights, x, dy, 0)
-    x, dy = (jnp.asarray(np.asarray(array)[:1]) for array in (x, dy))
+    x, dy = jax.tree.map(lambda array: jnp.asarray(np.asarray(array)[:1]), (x, dy))
     with jax.disable_jit():
         y = layer.forward(weights, x)
         eager = (y, layer.delta(weights, x, y, dy), layer.gradient(weights, x, y, dy))
@@ -165,7 +177,7 @@ def test_kernels_keep_the_dtype_of_rows(row: Row, dtype: str, float64: None) -> 
         y = layer.forward(weights, x)
         return y, layer.delta(weights, x, y, y), layer.gradient(weights, x, y, y)
 
-    results = jax.eval_shape(kernels, jax.random.key(0), jax.ShapeDtypeStruct((2, *shape), dtype))
+    results = jax.eval_shape(kernels, jax.random.key(0), abstract_rows(2, shape, dtype))
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(results)} == {dtype}
 
 
@@ -178,8 +190,9 @@ def test_training_runs_the_derivatives_of_its_own_forward(row: Row, float64: Non
     dweights = layer.learned(dweights)
     assert_same((dweights, dx), (layer.learned(every), expected))
     assert_slopes(lambda *at: float(np.vdot(training_kernels(layer, *at, dy)[0].y, dy)), weights, x, dweights, dx)
-    assert {name: value.shape for name, value in statistics.items()} == {
-        name: weights[name].shape for name in layer.statistics()
+    learned = dict(named_arrays(layer.learned(weights)))
+    assert {path: array.shape for path, array in named_arrays(statistics)} == {
+        path: array.shape for path, array in named_arrays(weights) if path not in learned
     }
 
 
@@ -193,7 +206,7 @@ def test_a_frozen_first_layer_costs_neither_gradient_nor_delta(row: Row) -> None
         y, kept = frozen.train_forward(weights, x, context())
         return frozen.train_backward(weights, x, y, y, kept, context(), False)
 
-    assert jax.eval_shape(step, jax.ShapeDtypeStruct((3, *shape), "float32")) == (None, {})
+    assert jax.eval_shape(step, abstract_rows(3, shape, "float32")) == (None, {})
 
 
 @each_row

@@ -22,7 +22,7 @@ from sparkdl.classes import install
 from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
 from sparkdl.dtypes import kept_dtype
-from sparkdl.layers.base import Weights
+from sparkdl.layers.base import Shape, Weights, map_shapes
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays, nested_weights
 from sparkdl.spark.tasks.environment import bound_threads
@@ -229,14 +229,13 @@ def call_rows(scoring: Scoring, platform: str) -> tuple[int, int]:
     return part * max(1, min(CALL_ROWS, CALL_BYTES // (held * itemsize)) // part), part
 
 
-def _largest(network: Network, input_shape: tuple[int, ...]) -> int:
+def _largest(network: Network, input_shape: Shape) -> int:
     """The most numbers that one of the layers reads and writes for a row."""
-    most = 1
-    shapes = network.shapes(input_shape)
-    for layer, read, written in zip(network.layers, shapes, shapes[1:], strict=False):
-        here = _largest(layer, read) if isinstance(layer, Network) else math.prod(read) + math.prod(written)
-        most = max(most, here)
-    return most
+
+    def numbers(shapes: Any) -> int:
+        return sum(jax.tree.leaves(map_shapes(math.prod, shapes)))
+
+    return max(numbers(before) + numbers(after) for _, _, before, after in network.leaves(input_shape))
 
 
 def in_batches(rows: Array, labels: Array | None, forward: Forward) -> Iterator[Scores]:

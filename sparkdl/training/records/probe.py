@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -74,7 +74,7 @@ def make_probe(network: Network, loss: Loss, dtype: str | None = None) -> Callab
         gradient = jax.tree.map(lambda part, own: part.astype(wide) / total + own, sums, pull)
         changed = dict(named_arrays(network.learned(after)))
         activations: dict[str, Array] = {}
-        for name, y in _outputs(network, kept):
+        for name, y in network.train_outputs(kept):
             values = y.astype(wide).reshape(y.shape[0], -1)
             mean = row_weights @ values.mean(axis=1) / total
             variance = row_weights @ jnp.square(values - mean).mean(axis=1) / total
@@ -89,15 +89,6 @@ def make_probe(network: Network, loss: Loss, dtype: str | None = None) -> Callab
         )
 
     return probe
-
-
-def _outputs(network: Network, kept: Any, prefix: str = "") -> Iterator[tuple[str, Array]]:
-    """Every layer's output by name, those of networks within the network too."""
-    for name, layer, (_, y, own) in zip(network.names, network.layers, kept, strict=True):
-        if isinstance(layer, Network):
-            yield from _outputs(layer, own, f"{prefix}{name}/")
-        else:
-            yield prefix + name, y
 
 
 def _histogram(array: Array) -> Histogram:
