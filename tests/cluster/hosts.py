@@ -94,6 +94,15 @@ class Host:
         port = ["ip", "-n", self._switch, "link", "set", f"to-{self.name}"]
         run(*port, *(["master", "bridge"] if into_switch else ["nomaster"]))
 
+    def link(self, up: bool) -> None:
+        """Take the cable out of the host, which sees that, or put it in; without it Linux forgets addresses of IPv6."""
+        run("ip", "-n", self.namespace, "link", "set", "eth0", "up" if up else "down")
+        if up:
+            run(
+                *("ip", "-n", self.namespace, "address", "replace"),
+                *(f"{NETWORK_6}::{10 + self.number}/64", "dev", "eth0", "nodad"),
+            )
+
     def processes(self) -> dict[int, str]:
         """Ids and command lines of all that runs here."""
         found = {}
@@ -217,11 +226,10 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
                 f"{owner}-{SWITCH}",
             )
             run(*there, "address", "add", f"{host.address}/24", "dev", "eth0")
-            run(*there, "address", "add", f"{NETWORK_6}::{10 + host.number}/64", "dev", "eth0", "nodad")
             run(*there, "link", "add", "eth1", "type", "veth", "peer", "name", "eth2")
             run(*there, "address", "add", f"{unplugged}/24", "dev", "eth1")
-            for device in ("lo", "eth0"):
-                run(*there, "link", "set", device, "up")
+            run(*there, "link", "set", "lo", "up")
+            host.link(True)
             run(*switch, "link", "set", port, "master", "bridge", "up")
         small = hosts[-1].folder / LOCAL
         small.mkdir()

@@ -7,7 +7,6 @@ is half of its usual two minutes here; workers are to notice a silent host withi
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -54,19 +53,13 @@ def test_a_killed_executor_is_replaced(patient: Driver, cluster: Standalone, und
     assert told["resumed"]
 
 
-def cut(host: Host) -> None:
-    """Pull the cable out of the host itself, which sees that."""
-    subprocess.run(["ip", "-n", host.namespace, "link", "set", "eth0", "down"], check=True)
-
-
-def mend(host: Host) -> None:
-    subprocess.run(["ip", "-n", host.namespace, "link", "set", "eth0", "up"], check=True)
-
-
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(
     ("strike", "undo"),
-    [(cut, mend), (lambda host: host.plug(False), lambda host: host.plug(True))],
+    [
+        (lambda host: host.link(False), lambda host: host.link(True)),
+        (lambda host: host.plug(False), lambda host: host.plug(True)),
+    ],
     ids=["its link is down", "its packets vanish"],
 )
 def test_a_host_that_is_cut_off_is_noticed_soon_and_replaced(
