@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from sparkdl.arrays import DTYPES
 from sparkdl.contract import check_layers, check_loss
-from sparkdl.dtypes import DTYPES
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import Network
 from sparkdl.optimizers import SGD, Optimizer

@@ -20,9 +20,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from sparkdl.arrays import kept_dtype
 from sparkdl.decoding.images import require_pillow
 from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
-from sparkdl.dtypes import kept_dtype
 from sparkdl.spark.driver.catalyst import packed
 from sparkdl.spark.driver.remote import count_setting, setting
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from pyspark.sql import SparkSession
 
-from sparkdl.dtypes import kept_dtype
+from sparkdl.arrays import kept_dtype
 from sparkdl.network import Network
 from sparkdl.spark.driver.remote import setting
 from sparkdl.training.options import Training

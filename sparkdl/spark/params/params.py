@@ -18,7 +18,7 @@ from pyspark.ml.param.shared import (
     HasWeightCol,
 )
 
-from sparkdl.dtypes import DTYPES
+from sparkdl.arrays import DTYPES
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer

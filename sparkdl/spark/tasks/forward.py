@@ -17,11 +17,10 @@ import numpy as np
 from jax import lax
 from pyspark import TaskContext
 
-from sparkdl.arrays import Array
+from sparkdl.arrays import Array, kept_dtype
 from sparkdl.classes import install
 from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
-from sparkdl.dtypes import kept_dtype
 from sparkdl.layers.base import Shape, Weights, map_shapes
 from sparkdl.losses import Loss
 from sparkdl.network import Network, named_arrays, nested_weights

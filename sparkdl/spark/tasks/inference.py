@@ -9,11 +9,10 @@ import jax
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.arrays import Array
+from sparkdl.arrays import Array, kept_dtype
 from sparkdl.decoding.arrow_types import is_binary, is_image
 from sparkdl.decoding.columns import decode_features, decode_labels
 from sparkdl.decoding.layout import VALID, first_status, refusal
-from sparkdl.dtypes import kept_dtype
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.spark.tasks.collector import spare_modules

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.arrays import kept_dtype
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.layout import Layout
-from sparkdl.dtypes import kept_dtype
 
 Item = TypeVar("Item")
 
