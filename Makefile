@@ -8,7 +8,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-all test-slow test-matrix lint notebooks benchmarks clean
+.PHONY: help quickstart test test-all test-slow test-matrix lint notebooks docs benchmarks clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -38,6 +38,9 @@ notebooks: $(VENV)/installed-notebooks  ## run every notebook, into build/notebo
 	@for notebook in $(NOTEBOOKS); do \
 		$(RUN) -m nbconvert --to notebook --execute --output-dir build/notebooks $$notebook || exit 1; \
 	done
+
+docs: $(VENV)/installed-docs  ## build the documentation, into build/site
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(RUN) -m mkdocs build --quiet --strict
 
 benchmarks: $(VENV)/installed-benchmarks  ## run every benchmark in its quick form
 	@for benchmark in $(BENCHMARKS); do echo $$benchmark; $(RUN) $$benchmark --quick || exit 1; done

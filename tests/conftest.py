@@ -46,6 +46,7 @@ SLOW = (
     "tests/spark/test_spark_docs.py",
     "tests/spark/test_unchanged.py",
     "tests/test_benchmarks.py",
+    "tests/test_site.py",
     "tests/training/test_memory.py",
     "tests/training/test_object_store.py",
     "tests/training/test_timeline.py::test_a_browser",

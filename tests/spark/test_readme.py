@@ -1,4 +1,4 @@
-"""The README's promises: its code runs as written, its lists are complete, its links lead somewhere."""
+"""What README and guides promise: their code runs as written, lists are complete, links and paths lead somewhere."""
 
 from __future__ import annotations
 
@@ -20,8 +20,29 @@ from sparkdl.schedules import Schedule
 from sparkdl.specs import Spec
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+# In the order in which their code runs, each going on with what those before have left.
+PAGES = [
+    "README.md",
+    *(
+        f"docs/guides/{name}.md"
+        for name in (
+            "getting-started",
+            "columns",
+            "tuning",
+            "long-runs",
+            "evaluation",
+            "inference",
+            "own-layers",
+            "without-spark",
+        )
+    ),
+]
+WRITTEN = ("fashion-model", "checkpoints", "timeline.html", "houses.parquet")  # else they lie where the JVM was started
+
+
+def blocks(page: str) -> list[str]:
+    """The page's Python code."""
+    return re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,15 +50,11 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     rows = spark.createDataFrame([(row.tolist(), int(row.sum() > 0)) for row in features], ["features", "label"])
     namespace: dict[str, Any] = {"spark": spark, "train": rows, "test": rows}
     printed = []
-    for number, block in enumerate(BLOCKS):
-        for name in (
-            "fashion-model",
-            "checkpoints",
-            "timeline.html",
-            "houses.parquet",
-        ):  # else they lie where the JVM was started
-            block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
-        exec(compile(block, f"README block {number}", "exec"), namespace)
+    for page in PAGES:
+        for number, block in enumerate(blocks(page)):
+            for name in WRITTEN:
+                block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
+            exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
     first, example, frame, tuned, long_run, evaluated, queried, own, alone = printed
     assert "probability" in first[1]
@@ -51,8 +68,19 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert [line for line in evaluated if "|" in line][-1].count("|") == 3  # of a row of two columns
     assert queried[-1] == "260"
     assert [line for line in own if "|" in line][-1].count("|") == 3
+    assert own[-1].count(",") == 1  # the objective of 2 epochs
     assert float(alone[0]) > 0.9
     assert namespace["scores"].shape == (256, 2)
+
+
+def test_every_page_with_code_is_run() -> None:
+    pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in pages if blocks(page)} - set(PAGES) == {"docs/index.md"}  # whose code is the README's
+    assert blocks("docs/index.md") == blocks("README.md")
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
 
 
 @pytest.mark.parametrize(
@@ -70,14 +98,14 @@ def test_its_lists_hold_all_there_is(module: ModuleType, family: type[Spec]) -> 
     present = {name: kind for name, kind in vars(module).items() if isinstance(kind, type) and issubclass(kind, family)}
     bases = {parent for kind in present.values() for parent in kind.__mro__[1:]}
     wanted = {name for name, kind in present.items() if kind not in bases and kind.__module__ != "sparkdl.layers.base"}
-    table = README.split("## What there is")[1].split("\n\n")[1]
+    table = (ROOT / "docs/guides/building-blocks.md").read_text(encoding="utf-8").split("\n\n")[1]
     listed = set(re.findall(r"`(\w+)`", table))
     assert wanted
     assert wanted - listed == set()
 
 
 def test_its_lists_hold_nothing_else() -> None:
-    table = README.split("## What there is")[1].split("\n\n")[1]
+    table = (ROOT / "docs/guides/building-blocks.md").read_text(encoding="utf-8").split("\n\n")[1]
     modules = (layers, losses, optimizers, schedules, initializers)
     listed = re.findall(r"`(\w+)`", table)
     assert [name for name in listed if not any(hasattr(module, name) for module in modules)] == []
@@ -86,7 +114,14 @@ def test_its_lists_hold_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_and_paths_lead_to_files(name: str) -> None:
+    """Those of the pages in docs/ are checked by the build of the site."""
     text = (ROOT / name).read_text(encoding="utf-8")
     links = re.findall(r"\]\((?!https?:)([^)#]+)", text)
     links += re.findall(r"`((?:sparkdl|tests|benchmarks|notebooks)/[\w/.]+)`", text)
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_paths_named_by_pages_lead_to_files() -> None:
+    pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    named = re.findall(r"`((?:sparkdl|tests|benchmarks|notebooks)/[\w/.]+)`", pages)
+    assert named and [path for path in named if not (ROOT / path).exists()] == []
