@@ -39,12 +39,8 @@ def public_names() -> dict[str, list[str]]:
             if name.startswith("_") or not (inspect.isclass(value) or inspect.isfunction(value)):
                 continue
             own = home == package or hasattr(module, "__path__")  # a package offers what its modules define
-            if (
-                home.startswith("sparkdl.")
-                and home != "sparkdl.lazy"
-                and own
-                and name not in homes.setdefault(home, [])
-            ):
+            ours = home.startswith("sparkdl.") and home != "sparkdl.lazy"
+            if ours and own and name not in homes.setdefault(home, []):
                 homes[home].append(name)
     return {home: homes[home] for home in sorted(homes) if homes[home]}
 
