@@ -36,7 +36,7 @@ from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Plan
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.records.recorder import Recorder, sampling
-from sparkdl.training.step.step import Settings, initial_state, make_step, replicate
+from sparkdl.training.step.step import Program, Settings, initial_state, make_step, replicate
 
 NETWORK = Network(
     [
@@ -74,7 +74,8 @@ def bare_loop(epochs: int) -> dict[str, list[float]]:
     settings = Settings.of(OPTIMIZER, STEP_SIZE, 0)
     ones, mesh, exchange = np.ones(size, np.float32), Mesh(np.array(jax.devices()[:1]), (WORKERS,)), AllReduce()
     clocks = {"plain": None, "statistics": (Recorder().stamp, sampling(epochs * len(batches)))}
-    steps = {name: make_step(NETWORK, LOSS, OPTIMIZER, exchange, mesh, clock=clocks[name]) for name in clocks}
+    program = Program(NETWORK, LOSS, OPTIMIZER, exchange, mesh)
+    steps = {name: make_step(program, clock) for name, clock in clocks.items()}
     states = {name: replicate(initial_state(NETWORK, NETWORK.init(0), OPTIMIZER, exchange), mesh) for name in steps}
     for name, step in steps.items():
         states[name], _ = step(states[name], settings, *batches[0], ones)

@@ -38,6 +38,7 @@ from sparkdl.training.group.collectives import meet
 from sparkdl.training.loop import Share, train
 from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.step import (
+    Program,
     Settings,
     abstract_rows,
     initial_state,
@@ -143,7 +144,7 @@ class Stepper:
         with kept_by_every_process():
             weights = jax.jit(network.init)(jax.random.key(SEED))
             self._state = replicate(initial_state(network, weights, optimizer, agree, mesh.size), mesh)
-            step = make_step(network, LOSS, optimizer, agree, mesh, steps=steps, total_steps=steps)
+            step = make_step(Program(network, LOSS, optimizer, agree, mesh, steps=steps, total_steps=steps))
             self._step = step.lower(self._state, self._settings, *abstract_rows(shard, rows, mesh)).compile()
         self._mesh, self._counted = mesh, counted
         for _ in range(SPARSE_WARM_UP if exchange == "threshold" else 0):

@@ -34,7 +34,7 @@ from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.step.step import Settings, initial_state, make_step, place, replicate
+from sparkdl.training.step.step import Program, Settings, initial_state, make_step, place, replicate
 
 
 def conv(name: str, bias: float) -> Conv:
@@ -94,7 +94,7 @@ def step(spec: Spec) -> Taker:
     exchange, settings = AllReduce(), Settings.of(OPTIMIZER, tutorial.STEP_SIZE, SEED)
     state = replicate(initial_state(STEP_NETWORK, weights, OPTIMIZER, exchange), mesh)
     batch = place(Rows(tutorial.centred(images), labels, np.ones(BATCH, np.float32)), mesh)
-    advance = make_step(STEP_NETWORK, LOSS, OPTIMIZER, exchange, mesh, steps=50_000 // BATCH)
+    advance = make_step(Program(STEP_NETWORK, LOSS, OPTIMIZER, exchange, mesh, steps=50_000 // BATCH))
 
     def take(steps: int) -> Turn:
         nonlocal state

@@ -18,7 +18,7 @@ from sparkdl.optimizers import SGD
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.step.step import Settings, initial_state, make_step, place, replicate
+from sparkdl.training.step.step import Program, Settings, initial_state, make_step, place, replicate
 
 STEP_SIZE = 0.01
 WARM_UP = 2  # steps beyond the first, for what is set up lazily
@@ -95,7 +95,7 @@ def our_contestant(case: Case) -> Contestant:
     state = replicate(initial_state(case.network, case.network.init(0), optimizer, exchange), mesh)
     placed = place(Rows(*rows(case), np.ones(case.batch, np.float32)), mesh)
     rest = (Settings.of(optimizer, STEP_SIZE, 0), *placed)
-    step = make_step(case.network, SoftmaxCrossEntropy(), optimizer, exchange, mesh, dtype=case.dtype)
+    step = make_step(Program(case.network, SoftmaxCrossEntropy(), optimizer, exchange, mesh, dtype=case.dtype))
     return _contestant("sparkdl", step, lambda compiled, state: compiled(state, *rest)[0], state, rest)
 
 

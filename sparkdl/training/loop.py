@@ -28,7 +28,7 @@ from sparkdl.training.records.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
 from sparkdl.training.step.compilation import kept_by_every_process
-from sparkdl.training.step.programs import Program, initialization
+from sparkdl.training.step.programs import compiled_score, compiled_step, initialization, program_of
 from sparkdl.training.step.step import Settings, abstract_rows, initial_state, local_workers, replicate
 from sparkdl.training.stopping import Stopper, are_finite, diverged
 from sparkdl.transfer import started_from
@@ -131,12 +131,12 @@ class _Run:
         with self.recorder.span("compile"), kept_by_every_process():
             batch = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh)
             clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
-            program = Program.of(plan, self.steps.steps, self.mesh)
+            program = program_of(plan, self.steps.steps, self.mesh)
             self.settings = Settings.of(self.optimizer, plan.step_size, plan.seed)
-            self.advance = program.step(self.state, self.settings, batch, clock)
+            self.advance = compiled_step(program, self.state, self.settings, batch, clock)
             if self.scoring:
                 batch = abstract_rows(self.validation.shards[0], self.scoring.rows, self.mesh)
-                self.score = program.score(self.state.weights, batch)
+                self.score = compiled_score(program, self.state.weights, batch)
             if self.logs.active:
                 shard = self.share.shards[0]
                 self.logs.compile(_own(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))

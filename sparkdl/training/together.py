@@ -38,7 +38,7 @@ from sparkdl.training.records.pulse import beat
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Share
 from sparkdl.training.step.compilation import kept_by_every_process
-from sparkdl.training.step.programs import Program, initialization
+from sparkdl.training.step.programs import compiled_score, compiled_step, initialization, program_of
 from sparkdl.training.step.step import Settings, abstract_rows, initial_state, replicate
 from sparkdl.training.stopping import are_finite
 from sparkdl.transfer import started_from
@@ -61,7 +61,7 @@ def train_all(
     groups: dict[Any, list[int]] = {}
     for index, plan in enumerate(plans):
         alone = not _can_join(plan) or not is_faster_together(plan.network, mesh.devices.flat[0].platform)
-        key = index if alone else (Program.of(plan, steps, mesh), plan.epochs, plan.batch_size, plan.shuffle)
+        key = index if alone else (program_of(plan, steps, mesh), plan.epochs, plan.batch_size, plan.shuffle)
         groups.setdefault(key, []).append(index)
     done = 0
     for chosen in groups.values():
@@ -145,14 +145,14 @@ class _Together:
             settings.append(Settings.of(optimizer, plan.step_size, plan.seed))
         self.state = replicate(_stacked(states), self.mesh)
         self.settings = _stacked(settings)
-        program, own_rows = Program.of(self.plans[0], self.steps.steps, self.mesh), differ(self.plans)
+        program, own_rows = program_of(self.plans[0], self.steps.steps, self.mesh), differ(self.plans)
         rows: Sequence[Any] = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh)
         if own_rows:
             rows = [_beside(part, len(self.plans)) for part in rows]
-        self.advance = program.step(self.state, self.settings, rows, several=True, own_rows=own_rows)
+        self.advance = compiled_step(program, self.state, self.settings, rows, several=True, own_rows=own_rows)
         if self.scoring:
             rows = abstract_rows(self.validation.shards[0], self.scoring.rows, self.mesh)
-            self.score = program.score(self.state.weights, rows, several=True)
+            self.score = compiled_score(program, self.state.weights, rows, several=True)
 
     def _train_epoch(self, epoch: int, finite: np.ndarray[Any, Any]) -> list[Epoch]:
         """Every run's record of one pass; `finite` is told which of them diverged."""

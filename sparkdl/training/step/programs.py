@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax.sharding import Mesh
@@ -19,76 +19,55 @@ from sparkdl.schedules import Schedule
 from sparkdl.specs import Spec
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.options import Training
-from sparkdl.training.step.step import Clock, Settings, State, make_score, make_step
+from sparkdl.training.step.step import Clock, Program, Settings, State, make_score, make_step
 
 KEPT = 16  # programs of each kind
 
 
-class Program(NamedTuple):
-    """What decides a step's program, but for the shapes of its arrays; hashes and compares by value.
+def program_of(plan: Training, steps: int, mesh: Mesh) -> Program:
+    """That of a run with so many steps an epoch; runs that one program serves have equal ones.
 
-    Attributes
-    ----------
-    network : Network
-        Without its initializers.
-    loss : Loss
-    optimizer : Optimizer
-        Without weight decay, which is a setting.
-    exchange : Exchange
-    mesh : Mesh
-    dtype : str
-    steps, total_steps : int
-        Of an epoch and, where the schedule looks at it, of the run.
+    Initializers, which no step reads, are left at their defaults, and so is the weight decay, which is a setting.
     """
+    optimizer = Optimizer.of(plan.optimizer)
+    return Program(
+        network=_without_initializers(plan.network),
+        loss=Loss.of(plan.loss),
+        optimizer=replace(optimizer, weight_decay=0.0),
+        exchange=Exchange.of(plan.exchange),
+        mesh=mesh,
+        dtype=plan.dtype,
+        steps=steps,
+        total_steps=steps * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
+    )
 
-    network: Network
-    loss: Loss
-    optimizer: Optimizer
-    exchange: Exchange
-    mesh: Mesh
-    dtype: str
-    steps: int
-    total_steps: int
 
-    @classmethod
-    def of(cls, plan: Training, steps: int, mesh: Mesh) -> Program:
-        """That of a run with so many steps an epoch."""
-        optimizer = Optimizer.of(plan.optimizer)
-        return cls(
-            _without_initializers(plan.network),
-            Loss.of(plan.loss),
-            replace(optimizer, weight_decay=0.0),
-            Exchange.of(plan.exchange),
-            mesh,
-            plan.dtype,
-            steps,
-            steps * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
-        )
+def compiled_step(
+    program: Program,
+    state: State,
+    settings: Settings,
+    batch: Sequence[Any],
+    clock: Clock | None = None,
+    several: bool = False,
+    own_rows: bool = False,
+) -> Any:
+    """The step of `make_step`, compiled for arrays like these."""
 
-    def step(
-        self,
-        state: State,
-        settings: Settings,
-        batch: Sequence[Any],
-        clock: Clock | None = None,
-        several: bool = False,
-        own_rows: bool = False,
-    ) -> Any:
-        """The program of `make_step`, compiled for arrays like these."""
+    def compiled() -> Any:
+        return make_step(program, clock, several, own_rows).lower(state, settings, *batch).compile()
 
-        def compiled() -> Any:
-            return make_step(*self, clock, several, own_rows).lower(state, settings, *batch).compile()
+    # A clock is one run's own.
+    return compiled() if clock else _kept(compiled, (program, several, own_rows, _shapes((state, settings, *batch))))
 
-        # A clock is one run's own.
-        return compiled() if clock else _kept(compiled, (self, several, own_rows, _shapes((state, settings, *batch))))
 
-    def score(self, weights: Any, batch: Sequence[Any], several: bool = False) -> Any:
-        """The program of `make_score`, compiled for arrays like these."""
+def compiled_score(program: Program, weights: Any, batch: Sequence[Any], several: bool = False) -> Any:
+    """The scoring step of `make_score`, compiled for arrays like these."""
+    network, loss, mesh = program.network, program.loss, program.mesh
 
-        def compiled() -> Any:
-            return make_score(self.network, self.loss, self.mesh, several).lower(weights, *batch).compile()
+    def compiled() -> Any:
+        return make_score(network, loss, mesh, several).lower(weights, *batch).compile()
 
-        return _kept(compiled, (self.network, self.loss, self.mesh, several, _shapes((weights, *batch))))
+    return _kept(compiled, (network, loss, mesh, several, _shapes((weights, *batch))))
 
 
 @lru_cache(KEPT)

@@ -70,6 +70,34 @@ class Settings(NamedTuple):
         return cls(step_size, weight_decay, np.asarray(_key_data(np.int64(seed))))
 
 
+class Program(NamedTuple):
+    """What decides a step's program, but for the shapes of its arrays; hashes and compares by value.
+
+    Attributes
+    ----------
+    network : Network
+    loss : Loss
+    optimizer : Optimizer
+    exchange : Exchange
+    mesh : Mesh
+        One device a worker, on the axis "workers".
+    dtype : str, optional
+        What layers compute in, by default that of the weights; loss, sums over parts and workers, and the update are in
+        the weights' own.
+    steps, total_steps : int
+        Of an epoch and, where the schedule looks at it, of the run.
+    """
+
+    network: Network
+    loss: Loss
+    optimizer: Optimizer
+    exchange: Exchange
+    mesh: Mesh
+    dtype: str | None = None
+    steps: int = 1
+    total_steps: int = 1
+
+
 def initial_state(network: Network, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1) -> State:
     """The state before the first step, of each of so many workers."""
     return State(weights, *_others(optimizer, exchange, workers)(network.learned(weights)), jnp.asarray(np.int32(0)))
@@ -91,30 +119,18 @@ def _key_data(seed: Array) -> Array:
     return jax.random.key_data(jax.random.key(seed))
 
 
-def make_step(
-    network: Network,
-    loss: Loss,
-    optimizer: Optimizer,
-    exchange: Exchange,
-    mesh: Mesh,
-    dtype: str | None = None,
-    steps: int = 1,
-    total_steps: int = 1,
-    clock: Clock | None = None,
-    several: bool = False,
-    own_rows: bool = False,
-) -> Any:
+def make_step(program: Program, clock: Clock | None = None, several: bool = False, own_rows: bool = False) -> Any:
     """`step(state, settings, features, labels, weights) -> (state, totals)`, compiled; `state` is given up to it.
 
     The rows are those of all workers, split over the mesh axis "workers", and so is the state, which has a first axis
     of workers. `totals` are the sums over rows of weight * (loss + regularization), weight * metric, and weight, and
-    the bytes that all workers sent. Layers compute in `dtype`, by default that of the weights; loss, sums over parts
-    and workers, and the update are in the weights' own. An epoch has `steps` steps, the run `total_steps`. A clock
-    (callable, k) is called with moments of one in k steps (see `recorder.py`) and its number.
+    the bytes that all workers sent. A clock (callable, k) is called with moments of one in k steps (see `recorder.py`)
+    and its number.
 
     With `several`, the step is that of several runs: state (after its axis of workers), settings and totals have an
     axis of runs, and so have, with `own_rows`, the rows after their first.
     """
+    network, loss, optimizer, exchange, mesh, dtype, steps, total_steps = program
     platform = mesh.devices.flat[0].platform
 
     def objective_penalty(learned: Any, weights: Any) -> Any:
