@@ -39,9 +39,9 @@ from reporting import arguments, write
 from sparkdl import DeepClassificationModel, DeepClassifier, Network, datasets
 from sparkdl.launch.fork_server import SERVER_NAME, WARDEN_NAME
 from sparkdl.layers import Dense, Dropout, Flatten, Relu, Rescale
-from sparkdl.network import named_arrays
 from sparkdl.spark import local_session
 from sparkdl.training.worker import PROCESS_NAME
+from sparkdl.weights import named_arrays
 
 LAYERS = [Rescale(1 / 255), Flatten(), Dense(64), Relu(), Dropout(0.2), Dense(10)]
 CHILD, DAEMON, EXECUTOR = PROCESS_NAME, "\0sparkdl.spark.daemon\0", "CoarseGrainedExecutorBackend"

@@ -24,8 +24,8 @@ from reporting import arguments, write
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Network
 from sparkdl.layers import Conv, Dense, GlobalAvgPool, MaxPool, Relu, Rescale
-from sparkdl.network import named_arrays
 from sparkdl.spark import local_session
+from sparkdl.weights import named_arrays
 
 SIDE = 128
 NETWORK = Network(

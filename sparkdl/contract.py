@@ -11,8 +11,8 @@ import jax
 from sparkdl.layers.base import Context, Layer, Shape, map_shapes
 from sparkdl.layers.composite import Composite
 from sparkdl.losses import Loss
-from sparkdl.network import named_arrays
 from sparkdl.places import place_of
+from sparkdl.weights import named_arrays
 
 ROWS = 7  # a number that is seldom the size of anything else
 KEY = jax.ShapeDtypeStruct((2,), "uint32")

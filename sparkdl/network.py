@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +12,10 @@ from sparkdl.layers.base import Array, Layer, Shape, Weights
 from sparkdl.layers.composite import Chain
 from sparkdl.specs import FORMAT
 from sparkdl.transfer import started_from
+from sparkdl.weights import count_weights as count_weights  # where 0.1 had them
+from sparkdl.weights import named_arrays as named_arrays
+from sparkdl.weights import nested_weights as nested_weights
+from sparkdl.weights import updated as updated
 
 
 @dataclass(frozen=True)
@@ -182,35 +185,3 @@ class Network(Chain):
         if shape is None:
             raise ValueError("input_shape of Network is not set; write Network(layers, input_shape=...).")
         return shape
-
-
-def count_weights(weights: Weights) -> int:
-    """Number of scalars in a tree of arrays."""
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(weights))
-
-
-def named_arrays(weights: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """("conv_0/kernel", array) for every array of nested weights, in their order."""
-    for name, value in weights.items():
-        if isinstance(value, Mapping):
-            yield from named_arrays(value, f"{prefix}{name}/")
-        else:
-            yield prefix + name, value
-
-
-def nested_weights(arrays: Mapping[str, Any]) -> Weights:
-    """The inverse of `named_arrays`."""
-    weights: Weights = {}
-    for path, value in arrays.items():
-        *layers, name = path.split("/")
-        place = weights
-        for layer in layers:
-            place = place.setdefault(layer, {})
-        place[name] = value
-    return weights
-
-
-def updated(weights: Weights, part: Weights) -> Weights:
-    """`weights` with the arrays of `part` in place of its own."""
-    changed = {key: updated(weights.get(key, {}), new) if isinstance(new, dict) else new for key, new in part.items()}
-    return {**weights, **changed}

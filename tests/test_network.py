@@ -27,8 +27,8 @@ from sparkdl.layers import (
     Rescale,
     Tanh,
 )
-from sparkdl.network import count_weights, named_arrays, nested_weights, updated
 from sparkdl.specs import FORMAT
+from sparkdl.weights import count_weights, named_arrays, nested_weights, updated
 
 Array = jax.Array
 

@@ -11,8 +11,8 @@ import pytest
 
 from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Conv, Dense, Flatten, Relu, Rescale, Tanh
-from sparkdl.network import named_arrays, nested_weights
 from sparkdl.transfer import shared_layers
+from sparkdl.weights import named_arrays, nested_weights
 
 Array = np.ndarray[Any, Any]
 

@@ -18,7 +18,6 @@ from jax.sharding import Mesh
 from sparkdl import Network
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
-from sparkdl.network import count_weights
 from sparkdl.optimizers import SGD, Momentum, Optimizer
 from sparkdl.training import AllReduce, Exchange, ParameterAveraging, ShardedAllReduce, Training
 from sparkdl.training.data.batches import Rows, Shard
@@ -48,6 +47,7 @@ from sparkdl.training.step.step import (
     replicate,
     spread,
 )
+from sparkdl.weights import count_weights
 
 LOSS = SoftmaxCrossEntropy()
 SEED = 0

@@ -12,7 +12,7 @@ from contestants.resnet import resnet50
 
 from sparkdl import Network
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu
-from sparkdl.network import count_weights
+from sparkdl.weights import count_weights
 
 EVERY_STEP = ("allreduce", "allreduce_bfloat16", "threshold_bitmap", "threshold")  # of those there are
 ON_PAPER = {"1 Gbit/s": 1e9, "10 Gbit/s": 1e10, "100 Gbit/s": 1e11}

@@ -28,13 +28,13 @@ from sparkdl.layers import (
     Standardize,
 )
 from sparkdl.losses import SoftmaxCrossEntropy
-from sparkdl.network import named_arrays, nested_weights
 from sparkdl.optimizers import SGD
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.step.step import Program, Settings, initial_state, make_step, place, replicate
+from sparkdl.weights import named_arrays, nested_weights
 
 
 def conv(name: str, bias: float) -> Conv:

@@ -14,7 +14,8 @@ from jax import lax
 from sparkdl.layers import Add, BatchNorm, KernelLayer, Layer, MaxPool, Relu, Residual
 from sparkdl.layers.base import Array, Weights
 from sparkdl.layers.composite import Chain
-from sparkdl.network import Network, updated
+from sparkdl.network import Network
+from sparkdl.weights import updated
 
 
 def plain_forward(layer: Layer, weights: Weights, x: Any) -> tuple[Array, Weights]:

@@ -38,7 +38,7 @@ class _Held(NamedTuple):
     rows: Array
 
 
-def unpacked(column: pa.Array) -> pa.Array:
+def unpack_column(column: pa.Array) -> pa.Array:
     """The lists, or the structs of Vectors, that a column stands for; other columns as they are."""
     if not is_packed(column.type):
         return column

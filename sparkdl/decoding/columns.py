@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparkdl.arrays import Array
 from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image, is_number
-from sparkdl.decoding.catalyst import unpacked
+from sparkdl.decoding.catalyst import unpack_column
 from sparkdl.decoding.images import decode_bytes, decode_images
 from sparkdl.decoding.layout import NULL, VALID, WIDTH, Decoded, Layout
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
@@ -92,7 +92,7 @@ def _one(column: pa.Array, layout: Layout) -> Decoded:
 
 def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     """(n, width): the values of several columns, one after another."""
-    columns = [unpacked(column) for column in columns]
+    columns = [unpack_column(column) for column in columns]
     subjects = [f"{layout.param} {name!r}" for name in layout.names]
     widths = np.stack([row_widths(*each) for each in zip(columns, subjects, strict=True)], axis=1)
     status = np.where(widths.sum(axis=1) == layout.width, VALID, WIDTH).astype(np.uint8)

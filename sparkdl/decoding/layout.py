@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkdl.arrays import Array
-from sparkdl.decoding.catalyst import unpacked
+from sparkdl.decoding.catalyst import unpack_column
 
 KINDS = ("valid", "null", "NaN", "infinity", "wrong width", "wrong size", "undecodable image")
 VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE = range(len(KINDS))
@@ -147,7 +147,9 @@ def refusal(parts: Sequence[Decoded], columns: Mapping[str, pa.Array], remedy: s
     """The error for the first row that is not valid: which column, what is wrong, what the row holds, what to do."""
     row = int(np.flatnonzero(first_status(parts))[0])
     wrong = next(part for part in parts if part.status[row])
-    held = ", ".join(f"{name}: {_shown(unpacked(column.slice(row, 1))[0].as_py())}" for name, column in columns.items())
+    held = ", ".join(
+        f"{name}: {_shown(unpack_column(column.slice(row, 1))[0].as_py())}" for name, column in columns.items()
+    )
     return ValueError(f"{wrong.problem(row)}, as in the row ({held}); {remedy}.")
 
 

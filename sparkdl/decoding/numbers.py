@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sparkdl.arrays import Array
 from sparkdl.decoding.arrow_types import depth_of, is_number, is_packed, is_vector
-from sparkdl.decoding.catalyst import matrix, unpacked
+from sparkdl.decoding.catalyst import matrix, unpack_column
 from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Decoded
 
 
@@ -21,7 +21,7 @@ def decode_numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype
     if is_packed(column.type):
         values = matrix(column, math.prod(shape), dtype)
         if values is None:
-            return decode_numbers(unpacked(column), subject, shape, dtype, must)
+            return decode_numbers(unpack_column(column), subject, shape, dtype, must)
         status = np.zeros(len(values), np.uint8)
         values = _zeroed(_checked(values, None, status, dtype), status)
         return Decoded(values, status, _problem(column, status, subject, dtype, must))
@@ -117,7 +117,7 @@ def _problem(column: pa.Array, status: Array, subject: str, dtype: str, must: st
     """`Decoded.problem` of rows of numbers."""
 
     def problem(row: int) -> str:
-        value = unpacked(column.slice(row, 1))[0].as_py()
+        value = unpack_column(column.slice(row, 1))[0].as_py()
         if status[row] == WIDTH:
             return f"{subject} must {must}, received a row of {_measured(value)}"
         too_large = status[row] == INFINITY and "inf" not in repr(value)

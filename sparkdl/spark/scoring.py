@@ -21,9 +21,10 @@ from sparkdl.spark.driver.remote import Shipped, carried, over_connect
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.tasks.forward import Scoring, packed
+from sparkdl.spark.tasks.forward import Scoring
 from sparkdl.spark.tasks.heads import Heads, classes
 from sparkdl.spark.tasks.inference import Batch, results
+from sparkdl.weights import weights_to_bytes
 
 Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `heads.py`), and whether it is a Vector
 
@@ -139,8 +140,8 @@ class RowScoring(DeepParams, Saved):
             raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
         check_interpreter(session)  # whatever scores comes by here
         if stream and over_connect(session):
-            return carried(packed(weights))
-        return self._shipped.to(session, lambda: packed(weights))
+            return carried(weights_to_bytes(weights))
+        return self._shipped.to(session, lambda: weights_to_bytes(weights))
 
 
 def scored(
@@ -157,7 +158,7 @@ def scored(
         The features and, for losses, the labels (see `columns.py`).
     scoring : Scoring
     weights : callable
-        Gives the packed weights, on the worker.
+        Gives the weights' bytes, on the worker.
     heads : dict of callable
         See `heads.py`.
     lists : set of str

@@ -15,7 +15,6 @@ from jax.sharding import Mesh
 import sparkdl
 from sparkdl.classes import own_classes
 from sparkdl.layers.base import Weights
-from sparkdl.network import named_arrays, nested_weights
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
 from sparkdl.training.checkpoints.own_code import code_of
@@ -25,6 +24,7 @@ from sparkdl.training.group.collectives import gathered
 from sparkdl.training.options import Training
 from sparkdl.training.results import Epoch
 from sparkdl.training.step.step import State, local_workers, spread
+from sparkdl.weights import named_arrays, nested_weights
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

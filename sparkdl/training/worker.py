@@ -81,15 +81,14 @@ class Events:
 def run(job: Job, events: Events) -> None:
     """Train as `job` says and send "done" with what every run came to."""
     import jax
-    import numpy as np
 
     from sparkdl.classes import CLASSES, install
-    from sparkdl.network import named_arrays
     from sparkdl.training.data.batches import open_shard
     from sparkdl.training.group.joining import join
     from sparkdl.training.options import Training
     from sparkdl.training.resumption import Share
     from sparkdl.training.together import train_all
+    from sparkdl.weights import write_weights
 
     jax.config.update("jax_enable_x64", job.trainings[0].get("dtype") == "float64")
     joining = time.perf_counter()
@@ -108,10 +107,9 @@ def run(job: Job, events: Events) -> None:
     initial = [_initial(directory / INITIAL.format(number)) for number in range(len(plans))]
     results = train_all(plans, shares[0], shares[1], mesh, report, initial)
     if job.rank == 0:
-        named = (
-            (number, name, array) for number, run in enumerate(results) for name, array in named_arrays(run.weights)
-        )
-        np.savez(directory / WEIGHTS, **{f"{number}/{name}": array for number, name, array in named})
+        every = {str(number): run.weights for number, run in enumerate(results)}
+        with (directory / WEIGHTS).open("wb") as file:
+            write_weights(file, every)
     if len(job.addresses) > 1:
         jax.distributed.shutdown()
     told = [
@@ -129,14 +127,12 @@ def run(job: Job, events: Events) -> None:
 
 def _initial(path: Path) -> dict[str, Any] | None:
     """The weights to start from, if there are any."""
-    import numpy as np
-
-    from sparkdl.network import nested_weights
+    from sparkdl.weights import read_weights
 
     if not path.exists():
         return None
-    with np.load(path, allow_pickle=False) as arrays:
-        return nested_weights(dict(arrays))
+    with path.open("rb") as file:
+        return read_weights(file)
 
 
 def main(directory: str) -> None:

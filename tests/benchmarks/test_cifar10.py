@@ -25,7 +25,7 @@ from contestants.ours import NETWORK, STEP_NETWORK
 from contestants.serve import Spec
 from contestants.turns import Contestant, ContestantError, started
 
-from sparkdl.network import named_arrays
+from sparkdl.weights import named_arrays
 
 Array = np.ndarray[Any, Any]
 

@@ -35,7 +35,8 @@ from sparkdl.layers import (
     Relu,
     Residual,
 )
-from sparkdl.network import Network, count_weights
+from sparkdl.network import Network
+from sparkdl.weights import count_weights
 
 SCRIPT = Path(gpu.__file__)
 SMALL = Network(

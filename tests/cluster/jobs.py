@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Network, register_function
 from sparkdl.layers import BatchNorm, Dense, Dropout, Layer, Relu
-from sparkdl.network import named_arrays
 from sparkdl.spark.driver.remote import registered_slots
+from sparkdl.weights import named_arrays
 
 FEATURES, ROWS = 8, 240
 NETWORK = Network([Dense(16), BatchNorm(), Relu(), Dropout(0.1), Dense(3)], input_shape=(FEATURES,))

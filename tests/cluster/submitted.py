@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import sparkdl
 from sparkdl import DeepClassifier, Network
 from sparkdl.layers import Dense, Relu
-from sparkdl.network import named_arrays
+from sparkdl.weights import named_arrays
 
 session = SparkSession.builder.getOrCreate()
 rows = session.createDataFrame([([float(n % 7), float(n % 3)], n % 3) for n in range(90)], ["features", "label"])

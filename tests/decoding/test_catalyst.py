@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from catalyst_bytes import CODES, as_bytes
 
-from sparkdl.decoding.catalyst import matrix, unpacked
+from sparkdl.decoding.catalyst import matrix, unpack_column
 from sparkdl.decoding.columns import decode_features, decode_labels
 from sparkdl.decoding.layout import Layout, refusal
 
@@ -99,7 +99,7 @@ def test_other_rows_are_unpacked_as_they_were(name: str) -> None:
     if name not in ("no numbers", "no sparse numbers", "one width"):
         assert matrix(packed, WIDTH, "float32") is None
     for held in HELD.values():
-        found = unpacked(as_bytes(column, held))
+        found = unpack_column(as_bytes(column, held))
         assert found.type == column.type
         for value, expected in zip(found.to_pylist(), column.to_pylist(), strict=True):
             if isinstance(expected, dict) and expected["type"] == 1:  # a dense one's indices are nothing or null

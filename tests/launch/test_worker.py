@@ -25,13 +25,13 @@ from sparkdl import Network
 from sparkdl.launch import child
 from sparkdl.launch.child import Child, WorkerError
 from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
-from sparkdl.network import named_arrays
 from sparkdl.training import Training, fit
 from sparkdl.training.data.batches import Rows, ShardWriter, open_shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.records import meter, pulse, recorder
 from sparkdl.training.worker import INITIAL, TRAINING, VALIDATION, WEIGHTS, Job
+from sparkdl.weights import named_arrays
 
 PATH = os.pathsep.join(path for path in sys.path if path)
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "PJRT_NPROC": "1", "PYTHONPATH": PATH}

@@ -29,7 +29,7 @@ from sparkdl.layers import (
 )
 from sparkdl.layers.base import Array, Weights
 from sparkdl.layers.composite import Node
-from sparkdl.network import named_arrays, updated
+from sparkdl.weights import named_arrays, updated
 
 
 @dataclass(frozen=True)

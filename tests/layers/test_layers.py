@@ -17,7 +17,7 @@ import pytest
 from layer_table import Row
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, map_shapes
-from sparkdl.network import named_arrays, nested_weights
+from sparkdl.weights import named_arrays, nested_weights
 
 TABLES = [import_module(name) for name in ("layer_table", "layer_table_more") if find_spec(name)]
 ROWS = [Row(*row) for table in TABLES for rows in vars(table).values() if isinstance(rows, list) for row in rows]

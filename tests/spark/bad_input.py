@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from spark_cases import NETWORK, Array, a_model
 
 from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, DeepRegressor, Network
-from sparkdl.layers import Conv, Dense, Flatten, Relu
+from sparkdl.layers import Conv, Dense, Flatten, Layer, Relu
 from sparkdl.layers.base import Weights
 from sparkdl.training import EarlyStopping
 
@@ -57,6 +57,8 @@ def unsendable() -> Network:
         def forward(self, weights: Weights, x: Array) -> Array:
             with lock:
                 return super().forward(weights, x)
+
+        delta, gradient, train_gradient = Layer.delta, Layer.gradient, Layer.train_gradient
 
     return Network([Locked(2)], input_shape=(4,))
 

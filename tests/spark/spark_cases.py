@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sparkdl import DeepClassificationModel, Network
 from sparkdl.layers import Dense, Rescale, Tanh
-from sparkdl.network import named_arrays, nested_weights
+from sparkdl.weights import named_arrays, nested_weights
 
 Array = np.ndarray[Any, Any]
 Remains = Callable[[float], list[str]]  # see the fixture `remains`

@@ -28,11 +28,11 @@ from sparkdl import DeepEstimator, DeepModel, Network, specs, training
 from sparkdl.classes import install
 from sparkdl.layers import Dense, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
-from sparkdl.network import named_arrays
 from sparkdl.spark import local_session
 from sparkdl.spark.driver.old_spark import from_arrow
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.specs import Spec
+from sparkdl.weights import named_arrays
 
 SETTINGS = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 2}
 

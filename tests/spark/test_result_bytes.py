@@ -18,8 +18,8 @@ from sparkdl.layers import Dense
 from sparkdl.spark.driver import cluster, remote, result_bytes
 from sparkdl.spark.driver.result_bytes import excess_in, most_bytes, returned_bytes
 from sparkdl.spark.driver.tuning import _groups
-from sparkdl.spark.tasks.forward import packed
 from sparkdl.training.worker import FACTS
+from sparkdl.weights import weights_to_bytes
 
 LARGE = Network([Dense(50_000), Dense(2)], input_shape=(4,))  # 350,002 weights: 1.3 MiB
 MIB = 1 << 20
@@ -53,7 +53,7 @@ def test_what_comes_back_is_known_from_the_shapes(dtype: str, itemsize: int) -> 
         f"0/dense_{index}": {n: np.asarray(a, f"f{itemsize}") for n, a in each.items()}
         for index, each in enumerate(arrays)
     }
-    sent = len(packed(weights))
+    sent = len(weights_to_bytes(weights))
     assert sent <= returned_bytes(LARGE, dtype) <= sent + 2000
 
 

@@ -99,7 +99,7 @@ def test_arrays_that_the_same_step_of_spark_computes_are_sent_value_by_value(sto
     some = F.when(F.col("id") % 3 == 0, F.col(name)).otherwise(computed)
     rows = stored.repartition(2)
     for column, held in ((computed, []), (some, [0, 3, 6, 9])):
-        found = check(rows, name, catalyst.packed(stored.sparkSession, column, column, kind))
+        found = check(rows, name, catalyst.pack_column(stored.sparkSession, column, column, kind))
         assert np.flatnonzero(lengths(found)).tolist() == held
 
 

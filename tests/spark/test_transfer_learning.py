@@ -24,7 +24,7 @@ from sparkdl import (
 )
 from sparkdl.layers import Dense, Rescale, Tanh
 from sparkdl.losses import Loss
-from sparkdl.network import named_arrays
+from sparkdl.weights import named_arrays
 
 HEADED = NETWORK.with_head([Dense(2, name="head")], after="tanh_2").frozen(until="tanh_2")
 BLOCKS = Network([Rescale(1 / 255), Network([Dense(5), Tanh()], name="block"), Dense(2)], input_shape=(4,))

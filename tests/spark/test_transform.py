@@ -25,8 +25,8 @@ from sparkdl.decoding.layout import Layout
 from sparkdl.layers import Dense, Flatten, Rescale
 from sparkdl.spark.driver import remote
 from sparkdl.spark.tasks import forward, inference
-from sparkdl.spark.tasks.forward import packed
 from sparkdl.spark.tasks.inference import results
+from sparkdl.weights import weights_to_bytes
 
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
 
@@ -279,7 +279,7 @@ def pieces(model: Any, batches: Iterator[Any]) -> Iterator[Any]:
     """What a Python worker makes of Arrow batches."""
     heads = {name: head for name, (head, _) in model._heads().items()}
     scoring = model._scoring(Layout(("features",), (4,), "float32"), {})
-    return results(batches, scoring, partial(packed, model._weights), heads, {"rawPrediction", "probability"})
+    return results(batches, scoring, partial(weights_to_bytes, model._weights), heads, {"rawPrediction", "probability"})
 
 
 def test_a_worker_holds_one_batch_at_a_time_and_of_a_large_one_a_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,9 @@ from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, arrays, same_bits
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Network, training
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, MaxPool, Relu
-from sparkdl.network import named_arrays
 from sparkdl.training import AllReduce, Exchange, ParameterAveraging, ShardedAllReduce, ThresholdSharing
 from sparkdl.training.checkpoints.checkpoint_file import decode
+from sparkdl.weights import named_arrays
 
 RECORD = Path(__file__).with_name("unchanged.json")
 SAVED = Path(__file__).parents[1] / "saved_by_0.1"

@@ -14,7 +14,6 @@ from jax.sharding import Mesh
 
 from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Dense
-from sparkdl.network import named_arrays
 from sparkdl.optimizers import SGD, Momentum, Optimizer
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import (
@@ -32,6 +31,7 @@ from sparkdl.training.data.batches import Plan, Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.exchanges.threshold import FixedThreshold
 from sparkdl.training.loop import Share, train
+from sparkdl.weights import named_arrays
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

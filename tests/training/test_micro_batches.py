@@ -12,9 +12,9 @@ import pytest
 from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Relu
 from sparkdl.layers.factored import Factored
-from sparkdl.network import named_arrays
 from sparkdl.training.step import micro_batches, step
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
+from sparkdl.weights import named_arrays
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

@@ -24,13 +24,13 @@ from jax.sharding import Mesh
 from sparkdl import Network, optimizers
 from sparkdl.initializers import Initializer
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, MaxPool, Tanh
-from sparkdl.network import named_arrays, updated
 from sparkdl.optimizers import Adam, AdamW, Momentum, Optimizer
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import Training
 from sparkdl.training.data.batches import Plan, Rows, Shard, epoch_order
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
+from sparkdl.weights import named_arrays, updated
 
 Array = jax.Array
 Shares = tuple[int, ...]

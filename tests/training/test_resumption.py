@@ -12,12 +12,12 @@ from jax.sharding import Mesh
 
 from sparkdl import Network, training
 from sparkdl.layers import Dense, Dropout, Tanh
-from sparkdl.network import named_arrays
 from sparkdl.optimizers import Adam
 from sparkdl.schedules import CosineDecay, ExponentialDecay, PolynomialDecay, Schedule, StepDecay
 from sparkdl.training import Checkpoints, EarlyStopping, Result
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.group.collectives import from_first
+from sparkdl.weights import named_arrays
 
 RANDOM = np.random.default_rng(31)
 X = RANDOM.normal(size=(40, 3)).astype("float32")

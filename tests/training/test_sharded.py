@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 
 from sparkdl import Network
 from sparkdl.layers import Dense
-from sparkdl.network import named_arrays
 from sparkdl.optimizers import LAMB, AdaGrad, Adam, AdamW, AdaptiveMoments, Lion, Momentum, Optimizer, RMSProp
 from sparkdl.training import AllReduce, Exchange, ShardedAllReduce, Training, together
 from sparkdl.training.data.batches import Rows, Shard
@@ -21,6 +20,7 @@ from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.results import Result
 from sparkdl.training.step.step import State, initial_state
+from sparkdl.weights import named_arrays
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

@@ -12,9 +12,9 @@ import pytest
 from sparkdl import Network, specs, training
 from sparkdl.layers import Dense
 from sparkdl.losses import SquaredError
-from sparkdl.network import named_arrays
 from sparkdl.training import EarlyStopping, Result, Training
 from sparkdl.training.stopping import Stopper
+from sparkdl.weights import named_arrays
 
 RANDOM = np.random.default_rng(37)
 X = RANDOM.normal(size=(60, 3)).astype("float32")

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
-from sparkdl.training.exchanges.message import Bitmap, Header, Indices, packed, unpacked
+from sparkdl.training.exchanges.message import Bitmap, Header, Indices, pack_message, unpack_messages
 from sparkdl.training.exchanges.threshold import AdaptiveThreshold, FixedThreshold, TargetSparsity, ThresholdSharing
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -210,9 +210,9 @@ def test_of_too_many_that_pass_every_one_has_its_turn() -> None:
 def test_a_header_arrives_bit_by_bit(dtype: str) -> None:
     with jax.enable_x64(dtype == "float64"):
         totals, threshold = jnp.array([1 / 3, np.nan, 1e30], dtype), jnp.asarray(0.1, dtype)
-        message = packed(Header(totals, threshold, jnp.int32(7)), jnp.array([1, 2**32 - 1], jnp.uint32))
+        message = pack_message(Header(totals, threshold, jnp.int32(7)), jnp.array([1, 2**32 - 1], jnp.uint32))
         assert message.dtype == np.uint32
-        headers, bodies = unpacked(jnp.stack([message, message]), totals.dtype)
+        headers, bodies = unpack_messages(jnp.stack([message, message]), totals.dtype)
     np.testing.assert_array_equal(headers.totals, [totals, totals])
     np.testing.assert_array_equal(headers.threshold, [threshold] * 2)
     np.testing.assert_array_equal(headers.passed, [7, 7])

@@ -13,7 +13,6 @@ from jax.sharding import Mesh
 from sparkdl import Network
 from sparkdl.initializers import GlorotUniform
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Rescale, Tanh
-from sparkdl.network import named_arrays
 from sparkdl.optimizers import SGD, AdamW
 from sparkdl.training import Training, together
 from sparkdl.training.data.batches import Rows, Shard
@@ -21,6 +20,7 @@ from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.results import Result
 from sparkdl.training.step import programs
+from sparkdl.weights import named_arrays
 
 RANDOM = np.random.default_rng(4)
 ROWS = Rows(RANDOM.normal(size=(23, 4)).astype("float32"), RANDOM.integers(0, 3, 23).astype("int32"), np.ones(23))

@@ -14,9 +14,9 @@ import pytest
 
 from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Dense, Dropout, Flatten, Rescale, Tanh
-from sparkdl.network import named_arrays
 from sparkdl.training import EarlyStopping, Result, Training
 from sparkdl.training.records import meter
+from sparkdl.weights import named_arrays
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

@@ -22,7 +22,7 @@ PACKAGE = "org.apache.spark.sql.catalyst.expressions"
 FIXED = BooleanType, IntegralType, FloatType, DoubleType  # of a fixed number of bytes
 
 
-def packed(session: SparkSession, column: Column, plain: Column, kind: DataType) -> Column:
+def pack_column(session: SparkSession, column: Column, plain: Column, kind: DataType) -> Column:
     """Of arrays and Vectors a struct of `bytes` and of what is sent otherwise, `plain`; else that alone.
 
     A row has either, the other being empty: there are no bytes of null, nor of what Spark has just computed and not yet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections import Counter
@@ -10,13 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
-from sparkdl.network import named_arrays, nested_weights
 from sparkdl.spark.driver import progress
 from sparkdl.spark.driver.interpreter import check_interpreter, complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
@@ -27,7 +24,6 @@ from sparkdl.spark.driver.security import check_encryption
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.driver.shortage import ended_by_shortage
 from sparkdl.spark.driver.slots import taken
-from sparkdl.spark.tasks.forward import packed
 from sparkdl.spark.tasks.local_disk import full_disk_in
 from sparkdl.spark.tasks.task import RESULT_SCHEMA, failure_in, run_task
 from sparkdl.spark.tasks.task_plan import TaskPlan
@@ -36,6 +32,7 @@ from sparkdl.training.options import Training
 from sparkdl.training.records.recorder import split_exchanges
 from sparkdl.training.results import Epoch
 from sparkdl.training.worker import FACTS
+from sparkdl.weights import named_arrays, weights_from_bytes, weights_to_bytes
 
 SLOT_SECONDS = 30.0  # for executors to register; Spark by itself has a barrier job wait for 10 minutes
 WAKE_SECONDS = 0.5
@@ -186,7 +183,7 @@ def fit(
 def _sent(session: SparkSession, initial: Sequence[Weights | None]) -> dict[Any, Callable[[], bytes]]:
     """What gives the bytes of these weights on a worker, by `_key`; the bytes do not stay here."""
     given = {_key(weights): weights for weights in initial if weights is not None}
-    return {key: shared(session, packed(weights)) for key, weights in given.items()}
+    return {key: shared(session, weights_to_bytes(weights)) for key, weights in given.items()}
 
 
 def _key(weights: Weights | None) -> Any:
@@ -222,8 +219,7 @@ def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: 
         failure = min(failures, key=lambda failure: failure["secondary"])
         raise (ValueError if failure["type"] == "ValueError" else RuntimeError)(failure["message"])
     done = [json.loads(row["payload"]) for row in rows if row["kind"] == "done"]
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        weights = nested_weights(dict(arrays))
+    weights = weights_from_bytes(data)
     first, runs = done[0], range(len(done[0]["runs"]))
     workers = [
         {"rank": rank} | {key: event[key] for key in ("host", "device", "rows")} for rank, event in enumerate(done)

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 from sparkdl.arrays import kept_dtype
 from sparkdl.decoding.images import require_pillow
 from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
-from sparkdl.spark.driver.catalyst import packed
+from sparkdl.spark.driver.catalyst import pack_column
 from sparkdl.spark.driver.remote import count_setting, setting
 
 LEAST_WIDTH = 64  # of arrays and Vectors that are sent as bytes; shorter ones take Spark no longer value by value
@@ -140,7 +140,7 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
     pixels = isinstance(found[0], BinaryType) or _is_image(found[0])
     if layout.width >= len(found) * LEAST_WIDTH:
         each = zip(layout.names, sent, found, strict=True)
-        sent = [packed(dataset.sparkSession, _column(name), column, kind) for name, column, kind in each]
+        sent = [pack_column(dataset.sparkSession, _column(name), column, kind) for name, column, kind in each]
     chosen = {f"features{at}": column for at, column in enumerate(sent)}
     return Inputs(chosen, layout, "uint8" if pixels else layout.dtype)
 

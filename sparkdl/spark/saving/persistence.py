@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sparkdl.layers.base import Weights
-from sparkdl.network import count_weights
 from sparkdl.spark.saving.weight_rows import assembled, digest, read_only, tables
 from sparkdl.specs import MissingClass
+from sparkdl.weights import count_weights
 
 FORMAT = 2  # of the directory; 1 had neither paramsDigest nor weightsFiles
 METADATA_BYTES = 64 << 20  # more than any network's description has

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sparkdl.layers.base import Weights
-from sparkdl.network import named_arrays, nested_weights
+from sparkdl.weights import named_arrays, nested_weights
 
 PART_BYTES = 4 << 20  # of one row
 FILE_BYTES = 32 << 20  # of the rows of one table, which becomes one file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections import OrderedDict, deque
@@ -23,9 +22,10 @@ from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
 from sparkdl.layers.base import Shape, Weights, map_shapes
 from sparkdl.losses import Loss
-from sparkdl.network import Network, named_arrays, nested_weights
+from sparkdl.network import Network
 from sparkdl.spark.tasks.environment import bound_threads
 from sparkdl.spark.tasks.local_disk import programs_directory
+from sparkdl.weights import weights_from_bytes
 
 KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a Python worker at a time
 # On a CPU:
@@ -101,19 +101,6 @@ class Scores(NamedTuple):
     activations: dict[str, Any]
 
 
-def packed(weights: Weights) -> bytes:
-    """Weights as the bytes of an npz archive."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **dict(named_arrays(weights)))
-    return buffer.getvalue()
-
-
-def unpacked(data: bytes) -> Weights:
-    """The weights that `packed` packed."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return nested_weights(dict(arrays))
-
-
 Program = Callable[..., Scores]
 
 
@@ -147,7 +134,7 @@ def loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
     if key not in _models:
         _prepare_device(scoring.device)
         with jax.enable_x64(scoring.dtype == "float64"):
-            cast = jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), unpacked(weights()))
+            cast = jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights_from_bytes(weights()))
         if program not in _programs:
             _keep(_programs, program, _program(scoring), KEPT_PROGRAMS)
         _programs.move_to_end(program)

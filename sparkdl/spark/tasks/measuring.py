@@ -45,7 +45,7 @@ class EvaluationPlan:
         What is predicted: "classes", "labels" (any number of them a row) or "numbers".
     scoring : Scoring
     weights : callable
-        Gives the packed weights.
+        Gives the weights' bytes.
     decide : callable
         Classes (n,) of (outputs, predictions).
     options : dict

@@ -29,7 +29,7 @@ class TaskPlan:
     worker_logs : bool
         Whether to send there what workers print.
     initial : list of callable or None
-        For every run what gives, on a worker, packed weights to start from (see `forward.py`).
+        For every run what gives, on a worker, the bytes of weights to start from (see `weights.py`).
     ports : range
         Those that a worker may listen on.
     classes : bytes

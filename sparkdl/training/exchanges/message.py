@@ -29,14 +29,14 @@ class Header(NamedTuple):
     passed: Array
 
 
-def packed(header: Header, body: Array) -> Array:
+def pack_message(header: Header, body: Array) -> Array:
     """Header and body as one vector of uint32 words."""
     numbers = jnp.append(header.totals, header.threshold)
     front = lax.bitcast_convert_type(numbers, jnp.uint32).reshape(-1)
     return jnp.concatenate([front, header.passed.astype(jnp.uint32)[None], body])
 
 
-def unpacked(messages: Array, dtype: jnp.dtype) -> tuple[Header, Array]:
+def unpack_messages(messages: Array, dtype: jnp.dtype) -> tuple[Header, Array]:
     """Headers and bodies of messages, shape (workers, words), whose headers were of `dtype`."""
     words = dtype.itemsize // 4  # a number
     front = messages[:, : 4 * words].reshape((-1, 4) if words == 1 else (-1, 4, words))

@@ -23,7 +23,7 @@ from sparkdl.training.exchanges.exchange import (
     gathered_bytes,
     reciprocal,
 )
-from sparkdl.training.exchanges.message import Bitmap, Header, Indices, packed, unpacked
+from sparkdl.training.exchanges.message import Bitmap, Header, Indices, pack_message, unpack_messages
 
 FORMS = ("auto", "bitmap", "sparse")
 ROOM = (1 / 256, 1 / 64)  # in index words, parts of the weights; a bitmap takes 1 / 16
@@ -223,9 +223,9 @@ class ThresholdSharing(Exchange):
 
         def shared(form: Bitmap | Indices) -> tuple[Array, Array, Header, Array]:
             body = form.encoded(residual, reach, state.step)
-            message = packed(Header(sums.totals, amount, passed), body)
+            message = pack_message(Header(sums.totals, amount, passed), body)
             messages = lax.all_gather(message, WORKERS) if workers > 1 else message[None]
-            headers, bodies = unpacked(messages, residual.dtype)
+            headers, bodies = unpack_messages(messages, residual.dtype)
             weights = headers.totals[:, 2]
             amounts = headers.threshold * weights * reciprocal(weights.sum())
             # One worker after the other, lest the order of the additions differ from worker to worker.

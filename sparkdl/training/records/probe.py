@@ -11,7 +11,8 @@ from jax import Array
 
 from sparkdl.layers.base import Context, Weights
 from sparkdl.losses import Loss
-from sparkdl.network import Network, named_arrays, updated
+from sparkdl.network import Network
+from sparkdl.weights import named_arrays, updated
 
 BINS = 30  # of a histogram
 

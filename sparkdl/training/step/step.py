@@ -19,12 +19,13 @@ from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
 from sparkdl.layers.factored import multiplied
 from sparkdl.losses import Loss
-from sparkdl.network import Network, updated
+from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
 from sparkdl.training.data.batches import Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
 from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
+from sparkdl.weights import updated
 
 Clock = tuple[Callable[[int, Any], Any], int]
 
