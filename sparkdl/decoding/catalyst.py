@@ -54,7 +54,7 @@ def unpack_column(column: pa.Array) -> pa.Array:
 
 
 def matrix(column: pa.Array, width: int, dtype: str) -> Array | None:
-    """(n, width) of the numbers of a column, all of whose rows are bytes of so many, none null; None of another.
+    """The numbers of a column as (n, width), if each row is the bytes of `width` numbers and none is null; else None.
 
     Those of arrays are not copied and of their own dtype.
     """
@@ -162,7 +162,7 @@ def _rows(flat: Array, first: Array, width: int) -> Array:
 
 
 def _joined(flat: Array, first: Array, lengths: Array) -> Array:
-    """What begins at these places and is so long, one after another; places ascend, but for those of nothing."""
+    """The parts that begin at `places` and have `lengths`, one after another; places ascend, except of empty parts."""
     first, lengths = first[lengths > 0], lengths[lengths > 0]
     edges = np.stack([first, first + lengths], axis=1).reshape(-1)
     runs = np.diff(edges, prepend=0, append=len(flat))

@@ -110,7 +110,7 @@ class ClassificationMeasures(SummingAccumulator):
     bins : int, default 1000
         Of the histograms behind curves of more than `exact_rows` rows.
     exact_rows : int, default 10000
-        Up to so many rows are kept (with one float64 a class each) for exact curves.
+        The most rows to keep (with one float64 a class each) for exact curves.
 
     Attributes
     ----------

@@ -112,7 +112,7 @@ class MultilabelMeasures(SummingAccumulator):
     bins : int, default 1000
         Of the histograms behind curves of more than `exact_rows` rows.
     exact_rows : int, default 10000
-        Up to so many rows are kept for exact curves.
+        The most rows to keep for exact curves.
 
     Attributes
     ----------

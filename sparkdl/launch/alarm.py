@@ -140,7 +140,7 @@ class Alarm:
         self._tell(how, self._rank)
 
     def cause(self, seconds: float) -> Cause:
-        """What is the first to be heard of another worker, within so many seconds; of nobody, that one DIED."""
+        """The first that is heard of another worker; if nothing is heard for `seconds`, that one DIED."""
         try:
             return self._heard.get(timeout=seconds)
         except queue.Empty:

@@ -61,7 +61,7 @@ class Door:
         threading.Thread(target=self._accept, args=(hear,), daemon=True).start()
 
     def close(self, seconds: float = 0.0) -> None:
-        """Let nobody in any more, and wait so long for those who are heard to end."""
+        """Let nobody in any more, and wait up to `seconds` for those who are heard to end."""
         self._closed = True
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)  # wakes accept, which close alone does not
@@ -105,7 +105,7 @@ class Door:
 
 
 def connect(address: dict[str, Any], seconds: float) -> socket.socket:
-    """A connection to a Door, to which the token has been sent, with so many seconds for whatever is done with it.
+    """Connect to a Door and send it the token; whatever is done with the connection may take `seconds`.
 
     Parameters
     ----------

@@ -90,8 +90,8 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         bins : int, default 1000
             Of classes and labels: of the histograms that curves come from if there are more than `exact_rows` rows.
         exact_rows : int, default 10000
-            Of classes and labels: up to so many rows of positive weight, curves have every threshold. The driver then
-            holds that many rows of scores.
+            Of classes and labels: up to this number of rows of positive weight, curves have every threshold, and the
+            driver holds the scores of as many rows.
 
         Returns
         -------

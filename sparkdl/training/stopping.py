@@ -24,7 +24,7 @@ class EarlyStopping(Spec):
     monitor : str, default "validation_loss"
         What to watch: "validation_loss", "validation_metric", "loss" or "metric" (of training).
     patience : int, optional
-        Stop after so many checks in a row without improvement; None never does. Default 3.
+        The number of checks in a row without improvement that stop the run; None never does. Default 3.
     min_delta : float, default 0
         The least change that is an improvement.
     mode : str, default "auto"
@@ -33,7 +33,7 @@ class EarlyStopping(Spec):
     target : float, optional
         Stop as soon as the monitored value is at least as good.
     max_seconds : float, optional
-        Stop once a step ends later than so many seconds of training (without compiling): two steps after it, as all
+        Stop once a step ends after this time of training (without compiling): two steps after it, as all
         workers must learn of it.
     max_loss : float, optional
         Stop when the mean loss of one step's rows is above, as one that is not finite always does: the model then has
@@ -121,15 +121,15 @@ class Stopper:
         self._best: int | None = None  # its index among the checks
 
     def due(self, step: int, steps: int) -> bool:
-        """Whether to check after so many of an epoch's steps."""
+        """Whether to check after this step of an epoch."""
         return self.plan.unit == "step" and step % min(self.plan.every, steps) == 0
 
     def due_after(self, epoch: int) -> bool:
-        """Whether to check after so many epochs."""
+        """Whether to check after this epoch."""
         return self.plan.unit == "epoch" and epoch % self.plan.every == 0
 
     def check(self, epoch: int, step: int, value: float) -> bool:
-        """Take the monitored value after so many epochs and steps; whether it is the best so far."""
+        """Take the monitored value as of an epoch and a step; return whether it is the best so far."""
         self.checks.append([epoch, step, value])
         best = self._best
         gain = math.inf if best is None else self._sign * (self.checks[best][2] - value)
@@ -152,7 +152,7 @@ class Stopper:
         return None
 
     def late(self, seconds: float) -> bool:
-        """Whether so many seconds of training are too many."""
+        """Whether the time of training is up."""
         return self.plan.max_seconds is not None and seconds > self.plan.max_seconds
 
     @property

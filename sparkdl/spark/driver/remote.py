@@ -124,7 +124,7 @@ def driver_address(session: SparkSession) -> tuple[str, str]:
 
 
 def local_slots(master: str, cpus: int) -> int | None:
-    """Tasks of so many CPUs that a local master can run at once; None where that is not known from its name."""
+    """How many tasks of `cpus` CPUs a local master can run at once; None where its name does not tell."""
     if master == "local":
         return 1
     if found := re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master):

@@ -19,7 +19,7 @@ SHORTAGE_SECONDS = 60.0  # for other executors to come, once Spark has noticed w
 
 @contextlib.contextmanager
 def ended_by_shortage(session: SparkSession, workers: int) -> Iterator[Callable[[], str | None]]:
-    """A context whose Spark jobs are cancelled when there have been too few slots for so many workers for a minute.
+    """A context whose Spark jobs are cancelled when for a minute there have been fewer slots than workers.
 
     What is yielded tells, in a sentence, if that has happened. Over Spark Connect, which does not tell its slots, and
     on a local master, which loses none, nothing is watched.

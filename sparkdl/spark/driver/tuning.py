@@ -39,7 +39,7 @@ def given(model: Any) -> Any:
 
 
 def _groups(stages: Sequence[Any], most: float) -> list[list[int]]:
-    """The indices of stages that can share a job, in parts of so many bytes at most."""
+    """The indices of stages that can share a job, in parts of at most `most` bytes."""
     groups: dict[str, list[list[int]]] = {}
     sizes: dict[str, int] = {}
     for index, stage in enumerate(stages):

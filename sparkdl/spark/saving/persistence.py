@@ -198,7 +198,7 @@ def _files(session: SparkSession, path: str, pattern: str = "*") -> list[str]:
 
 
 def _contents(session: SparkSession, path: str, files: str, most: int = 1 << 31) -> list[bytes]:
-    """What is in the files of a directory of at most so many bytes; none if there are none.
+    """What is in the files of a directory that have at most `most` bytes; empty if there are none.
 
     As bytes: Spark's own readers of text and Parquet decompress and allocate as a damaged file says, and the JVM ends
     when that is too much.

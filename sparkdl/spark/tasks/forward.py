@@ -110,7 +110,7 @@ class Forward(NamedTuple):
     Attributes
     ----------
     run : callable
-        Scores of (rows, labels or None, parts): of so many parts of `rows` rows, the others' being zeros.
+        Scores of (rows, labels or None, parts): of that number of parts of the rows; the scores of others are zeros.
     rows : int
         Of a call.
     part : int

@@ -140,7 +140,7 @@ class CheckpointFolder:
             raise ValueError(self._sentence("written", error)) from None
 
     def newest(self, seconds: float = READ_SECONDS, epochs: float = math.inf) -> Checkpoint | None:
-        """The newest whole checkpoint of this run with at most so many epochs done.
+        """The newest whole checkpoint of this run with at most `epochs` epochs done.
 
         Each one that is newer but cannot be used gets a note.
 

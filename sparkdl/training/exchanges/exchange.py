@@ -114,7 +114,7 @@ class Exchange(Spec):
         """Raise a ValueError for an optimizer that it cannot serve."""
 
     def agrees_after(self, step: int) -> bool:
-        """Whether workers hold equal weights after so many steps of an epoch; they do at its end."""
+        """Whether workers hold equal weights after this step of an epoch; they do at its end."""
         return True
 
     def apply(self, sums: Sums, params: Params, state: Any, update: Update, moment: Moment) -> Agreed:

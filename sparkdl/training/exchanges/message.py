@@ -132,7 +132,7 @@ class Indices:
 
 
 def _packed_bits(codes: Array, words: int, bits: int) -> Array:
-    """Codes of so many bits as uint32 words, code k * words + j in word j."""
+    """Codes of `bits` bits as uint32 words, code k * words + j in word j."""
     table = jnp.pad(codes, (0, words * 32 // bits - codes.size)).reshape(32 // bits, words)
     return jnp.sum(table << _shifts(bits), axis=0, dtype=jnp.uint32)
 

@@ -68,7 +68,7 @@ class NullWriter:
     active = False
 
     def due(self, step: int) -> bool:
-        """Whether `scalars` is to be called once so many steps are done."""
+        """Whether `scalars` is to be called after this step."""
         return False
 
     def compile(self, weights: Weights, rows: Sequence[Any]) -> None:

@@ -19,7 +19,7 @@ EARLY = 100  # steps of which one in 10 is looked at, for the sake of short runs
 
 
 def sampling(steps: int) -> int:
-    """Every how many steps one is looked at, in a run of so many; each look takes about half a step of 30 ms."""
+    """Every how many steps one is looked at, in a run of `steps`; each look takes about half a step of 30 ms."""
     return max(50, -(-steps // SAMPLES))
 
 

@@ -23,7 +23,7 @@ CACHE_BYTES = 16_000_000  # that a part's rows may leave for backward, twice tha
 
 
 def number_of_parts(network: Network, weights: Any, row: jax.ShapeDtypeStruct, rows: int, platform: str) -> int:
-    """Parts for a batch of so many rows.
+    """The number of parts to cut a batch into.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ KEPT = 16  # programs of each kind
 
 
 def program_of(plan: Training, steps: int, mesh: Mesh) -> Program:
-    """That of a run with so many steps an epoch; runs that one program serves have equal ones.
+    """The program of a run with `steps` steps an epoch; runs that one program serves have equal ones.
 
     Initializers, which no step reads, are left at their defaults, and so is the weight decay, which is a setting.
     """

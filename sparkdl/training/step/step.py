@@ -100,7 +100,7 @@ class Program(NamedTuple):
 
 
 def initial_state(network: Network, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1) -> State:
-    """The state before the first step, of each of so many workers."""
+    """The state of each worker before the first step."""
     return State(weights, *_others(optimizer, exchange, workers)(network.learned(weights)), jnp.asarray(np.int32(0)))
 
 
