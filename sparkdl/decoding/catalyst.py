@@ -114,13 +114,13 @@ def _of_vectors(words: Array, first: Array, width: int, dtype: str) -> Array | N
     if (sizes != width).any() or (words[indices] != lengths).any():
         return None
     bits = (lengths + 63) // 64
-    if _joined(words, indices + 1, bits).any() or _joined(words, values + 1, bits).any():
+    if _join_spans(words, indices + 1, bits).any() or _join_spans(words, values + 1, bits).any():
         return None
-    columns = _joined(words.view(np.int32), 2 * (indices + 1 + bits), lengths)
+    columns = _join_spans(words.view(np.int32), 2 * (indices + 1 + bits), lengths)
     if len(columns) and not 0 <= columns.min() <= columns.max() < width:
         return None
     places = np.repeat(np.flatnonzero(sparse) * width, lengths) + columns
-    numbers = _joined(words.view(np.float64), values + 1 + bits, lengths)
+    numbers = _join_spans(words.view(np.float64), values + 1 + bits, lengths)
     with np.errstate(over="ignore"):
         result.reshape(-1)[places] = numbers.astype(dtype)
     return result
@@ -142,11 +142,11 @@ def _lists(words: Array, first: Array, kind: pa.ListType, null: Array | None = N
     first = first if null is None else np.where(null, 0, first)
     lengths = words[first] if null is None else np.where(null, 0, words[first])
     bits, dtype = (lengths + 63) // 64, _dtype(kind)
-    marks, missing = _joined(words, first + 1, bits), None
+    marks, missing = _join_spans(words, first + 1, bits), None
     if marks.any():
         marks = np.unpackbits(marks.view(np.uint8), bitorder="little")
-        missing = _joined(marks, 64 * (np.cumsum(bits) - bits), lengths) == 1
-    values = _joined(words.view(dtype), (first + 1 + bits) * (8 // dtype.itemsize), lengths)
+        missing = _join_spans(marks, 64 * (np.cumsum(bits) - bits), lengths) == 1
+    values = _join_spans(words.view(dtype), (first + 1 + bits) * (8 // dtype.itemsize), lengths)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)])).cast(pa.int32())  # refuses more, as Spark does
     flat = pa.array(values, kind.value_type, mask=missing)
     return pa.ListArray.from_arrays(offsets, flat, mask=None if null is None else pa.array(null))
@@ -158,11 +158,11 @@ def _rows(flat: Array, first: Array, width: int) -> Array:
     if (steps == steps[:1]).all():
         step = int(steps[0]) if len(steps) else width
         return np.ndarray((len(first), width), flat.dtype, flat, int(first[0]) * size, (step * size, size))
-    return _joined(flat, first, np.full(len(first), width)).reshape(-1, width)
+    return _join_spans(flat, first, np.full(len(first), width)).reshape(-1, width)
 
 
-def _joined(flat: Array, first: Array, lengths: Array) -> Array:
-    """The parts that begin at `places` and have `lengths`, one after another; places ascend, except of empty parts."""
+def _join_spans(flat: Array, first: Array, lengths: Array) -> Array:
+    """Join the parts that begin at `first` and have `lengths`; `first` ascends, except of empty parts."""
     first, lengths = first[lengths > 0], lengths[lengths > 0]
     edges = np.stack([first, first + lengths], axis=1).reshape(-1)
     runs = np.diff(edges, prepend=0, append=len(flat))

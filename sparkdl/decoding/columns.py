@@ -31,7 +31,7 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     kind = columns[0].type
     images = is_image(kind) or (is_binary(kind) and layout.binary == "image")
     layout.check_form(max(depth_of(column.type) for column in columns), images, str(kind))
-    decoded = _joined(columns, layout) if layout.param == "featuresCols" else _one(columns[0], layout)
+    decoded = _join_columns(columns, layout) if layout.param == "featuresCols" else _one(columns[0], layout)
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
 
 
@@ -90,7 +90,7 @@ def _one(column: pa.Array, layout: Layout) -> Decoded:
     return decode_numbers(column, layout.subject, layout.shape, layout.dtype, must)
 
 
-def _joined(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
+def _join_columns(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     """(n, width): the values of several columns, one after another."""
     columns = [unpack_column(column) for column in columns]
     subjects = [f"{layout.param} {name!r}" for name in layout.names]

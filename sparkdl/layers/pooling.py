@@ -65,8 +65,8 @@ def covered(windows: Windows, x: Array, filler: float) -> Iterator[Array]:
         yield lax.slice(padded, (0, *position, 0), (x.shape[0], *stop, x.shape[-1]), (1, *windows.strides, 1))
 
 
-def gathered(windows: Windows, dy: Array, winner: Array | None = None) -> Array:
-    """dx, every input taking dy from the windows that cover it, or only from those whose winner it is.
+def hand_to_inputs(windows: Windows, dy: Array, winner: Array | None = None) -> Array:
+    """dx: hand dy to the inputs that each window covers, or only to the one that is its winner.
 
     Counted from the start of the padding, input `stride * tile + phase` is position `stride * step + phase` of window
     `tile - step`, so each step is one elementwise pass over (batch, tile, phase, tile, phase, ..., channels).
@@ -130,13 +130,13 @@ class MaxPool(_Pool):
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        return gathered(self._windows(x.shape[1:-1]), dy, self._maxima(x)[1])
+        return hand_to_inputs(self._windows(x.shape[1:-1]), dy, self._maxima(x)[1])
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
         return self._maxima(x)
 
     def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Array, context: Context) -> Array:
-        return gathered(self._windows(x.shape[1:-1]), dy, kept)
+        return hand_to_inputs(self._windows(x.shape[1:-1]), dy, kept)
 
     def _maxima(self, x: Array) -> tuple[Array, Array]:
         """Every window's maximum, and its position in the window."""
@@ -179,7 +179,7 @@ class AvgPool(_Pool):
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         windows = self._windows(x.shape[1:-1])
-        return gathered(windows, dy / self._counts(windows, dy.dtype))
+        return hand_to_inputs(windows, dy / self._counts(windows, dy.dtype))
 
     def _counts(self, windows: Windows, dtype: Any) -> Array:
         """Over how many elements each window averages, of shape (1, *windows, 1)."""

@@ -90,7 +90,7 @@ class Tiles(NamedTuple):
         for i, j in product(range(self.blocks), repeat=2):
             shift = [(0, 0, 0)] * 3 + [(at, self.blocks - 1 - at, 0) for at in (i, j)] + [(0, 0, 0)]
             total += lax.pad(tiles[i, :, j], jnp.zeros((), tiles.dtype), shift)
-        return _joined(total, [(low, low + n) for low, n in zip(self.low, self.inputs, strict=True)])
+        return _join_tiles(total, [(low, low + n) for low, n in zip(self.low, self.inputs, strict=True)])
 
     def cut_outputs(self, y: Array) -> Array:
         """y as (m^2, batch * tiles * filters)."""
@@ -103,7 +103,7 @@ class Tiles(NamedTuple):
     def join_outputs(self, tiles: Array, batch: int) -> Array:
         """The inverse of `cut_outputs`."""
         tiles = tiles.reshape(OUTPUTS, OUTPUTS, batch, *self.counts, -1)
-        return _joined(tiles, [(0, n) for n in self.outputs])
+        return _join_tiles(tiles, [(0, n) for n in self.outputs])
 
 
 def suits(tiles: Tiles, kernel: Shape, x: Array) -> bool:
@@ -153,7 +153,7 @@ def _by_point(left: Array, right: Array, contracted: tuple[Shape, Shape]) -> Arr
     return lax.dot_general(left, right, (contracted, ((0,), (0,))))
 
 
-def _joined(tiles: Array, bounds: list[tuple[int, int]]) -> Array:
+def _join_tiles(tiles: Array, bounds: list[tuple[int, int]]) -> Array:
     """(batch, height, width, channels) of tiles (m, m, batch, rows, columns, channels) that do not overlap."""
     _, _, batch, rows, columns, channels = tiles.shape
     whole = tiles.transpose(2, 3, 0, 4, 1, 5).reshape(batch, rows * OUTPUTS, columns * OUTPUTS, channels)

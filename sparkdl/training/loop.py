@@ -120,7 +120,7 @@ class _Run:
             state = initial_state(network, weights, self.optimizer, self.exchange, self.mesh.size)
             self.state = replicate(state, self.mesh)
         if not plan.epochs:
-            return Result(_own(self.state.weights), [], 0.0, "maxIter is 0")
+            return Result(_copy_first(self.state.weights), [], 0.0, "maxIter is 0")
         if plan.checkpoints:
             self._resume()
         if self.at.epoch >= plan.epochs or self.at.stopped:
@@ -139,12 +139,14 @@ class _Run:
                 self.score = compiled_score(program, self.state.weights, batch)
             if self.logs.active:
                 shard = self.share.shards[0]
-                self.logs.compile(_own(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
+                self.logs.compile(
+                    _copy_first(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows)
+                )
         if self.mesh.size > 1:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
         compile_seconds = time.perf_counter() - started
 
-        self.good = self.at.epoch, _own(self.state.weights)
+        self.good = self.at.epoch, _copy_first(self.state.weights)
         self.began = time.perf_counter()
         with closing(self.logs):
             while self.at.epoch < plan.epochs and not self.at.stopped:
@@ -162,7 +164,7 @@ class _Run:
                 if self.sampled_every and is_sampled(number, self.sampled_every):
                     self.recorder.placed(epoch, number, asked)
                 last = self.at.step + 1 == self.steps.steps
-                weights_before = _own(self.state.weights) if last and self.logs.active else None
+                weights_before = _copy_first(self.state.weights) if last and self.logs.active else None
                 self.state, totals = self.advance(self.state, self.settings, *placed)
                 self.at.step += 1
                 for done, loss in meter.add(totals):
@@ -191,7 +193,7 @@ class _Run:
         number = self.at.epoch * self.steps.steps + self.at.step
         if before is not None:
             last_rows = tuple(np.asarray(part.addressable_data(0)) for part in placed)
-            self.logs.epoch(number, record._asdict(), before, _own(self.state.weights), last_rows)
+            self.logs.epoch(number, record._asdict(), before, _copy_first(self.state.weights), last_rows)
         improved = not self.stopper and _is_best(self.at.history)
         if whole:
             stopper, window = self.stopper, meter.sums - self.at.checked
@@ -243,7 +245,7 @@ class _Run:
         assert self.stopper is not None and value is not None
         improved = self.stopper.check(self.at.epoch, self.at.step, value)
         if improved and self.stopper.plan.restore_best:
-            self.best = _own(self.state.weights)
+            self.best = _copy_first(self.state.weights)
         self.at.stopped = self.at.stopped or self.stopper.reason()
         return improved
 
@@ -255,7 +257,7 @@ class _Run:
 
     def _keep_good(self) -> None:
         """Keep the weights after an epoch, when workers hold equal ones, unless it led them astray."""
-        weights = _own(self.state.weights)
+        weights = _copy_first(self.state.weights)
         if not self.diverged and not are_finite(weights):  # its last step did, whose loss was of those before
             self.diverged = self.overflowed = True
             self.at.stopped = self.at.stopped or (
@@ -374,7 +376,7 @@ class _Run:
                 )
             which = f"those after epoch {epochs}" if epochs else "the initial ones"
         else:
-            weights = _own(self.state.weights)
+            weights = _copy_first(self.state.weights)
         if self.diverged:
             self.notes.append(f"Training stopped: {self.at.stopped}. The model's weights are {which}.")
         return Result(
@@ -405,6 +407,6 @@ def _is_best(history: list[Epoch]) -> bool:
     return all(losses[-1] < loss for loss in losses[:-1])
 
 
-def _own(stacked: Any) -> Any:
+def _copy_first(stacked: Any) -> Any:
     """Copies on the host of what this process's first worker holds."""
     return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0))[0], stacked)

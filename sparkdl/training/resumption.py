@@ -20,7 +20,7 @@ from sparkdl.schedules import Schedule
 from sparkdl.training.checkpoints.own_code import code_of
 from sparkdl.training.data.batches import Shard
 from sparkdl.training.exchanges.exchange import Exchange
-from sparkdl.training.group.collectives import gathered
+from sparkdl.training.group.collectives import gather_from_all
 from sparkdl.training.options import Training
 from sparkdl.training.results import Epoch
 from sparkdl.training.step.step import State, local_workers, spread
@@ -96,7 +96,7 @@ def to_arrays(state: State, best: Weights | None, exchange: Exchange, mesh: Mesh
     What is equal on all workers is kept once. The rest, being each worker's own, is gathered.
     """
     differ = State._fields if not exchange.synchronous else ("optimizer", "exchange")[not exchange.sharded :]
-    own = gathered({name: getattr(state, name) for name in differ}, mesh)
+    own = gather_from_all({name: getattr(state, name) for name in differ}, mesh)
     if not wanted:
         return {}
     kept = jax.tree.map(
@@ -146,7 +146,7 @@ def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | 
         "training": same.to_json(),
         "rows": [share.lengths for share in shares],
         "shapes": [[part.dtype.str, *part.shape[1:]] for part in shares[0].shards[0].chunks[0]],
-        "digests": gathered(spread(np.array(digests, np.uint32).T, mesh), mesh).tolist(),
+        "digests": gather_from_all(spread(np.array(digests, np.uint32).T, mesh), mesh).tolist(),
         "initial": start.hexdigest(),
         "epochs": plan.epochs if schedule.looks_ahead() else None,
         "code": code.digest,

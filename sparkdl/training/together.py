@@ -143,8 +143,8 @@ class _Together:
             exchange = Exchange.of(plan.exchange)
             states.append(initial_state(plan.network, weights, optimizer, exchange, self.mesh.size))
             settings.append(Settings.of(optimizer, plan.step_size, plan.seed))
-        self.state = replicate(_stacked(states), self.mesh)
-        self.settings = _stacked(settings)
+        self.state = replicate(_stack(states), self.mesh)
+        self.settings = _stack(settings)
         program, own_rows = program_of(self.plans[0], self.steps.steps, self.mesh), differ(self.plans)
         rows: Sequence[Any] = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh)
         if own_rows:
@@ -233,7 +233,7 @@ class _Sums:
         self.finite &= np.isfinite(totals[:, 0])
 
 
-def _stacked(trees: Sequence[Any]) -> Any:
+def _stack(trees: Sequence[Any]) -> Any:
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
 
 

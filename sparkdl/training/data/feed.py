@@ -37,7 +37,7 @@ def feed(
 
     def placed() -> Iterator[Any]:
         for of_seeds in zip(*(zip(*workers, strict=True) for workers in streams), strict=True):
-            rows = _joined([_joined(of_workers, np.concatenate) for of_workers in of_seeds], _beside)
+            rows = _join_rows([_join_rows(of_workers, np.concatenate) for of_workers in of_seeds], _beside)
             with jax.enable_x64(plans[0].dtype == "float64"):  # it holds for one thread, and this one is another
                 batch = place(rows, mesh)
             yield batch
@@ -50,7 +50,7 @@ def differ(plans: Sequence[Training]) -> bool:
     return plans[0].shuffle and len({plan.seed for plan in plans}) > 1
 
 
-def _joined(rows: Sequence[Rows], join: Any) -> Rows:
+def _join_rows(rows: Sequence[Rows], join: Any) -> Rows:
     return rows[0] if len(rows) == 1 else Rows(*(join(parts) for parts in zip(*rows, strict=True)))
 
 

@@ -83,7 +83,7 @@ class ShardedAllReduce(Exchange):
         new = update(own, scaled(gradient, reciprocal(totals[2])))
         moved, restore = ravel_pytree(new.learned)
         everyone = jax.vmap(restore)(lax.all_gather(moved, WORKERS)) if moved.size else new.learned
-        learned = jax.tree.map(_joined, everyone, params.learned)
+        learned = jax.tree.map(_join_parts, everyone, params.learned)
         sent = jnp.float32(gathered_bytes(flat.nbytes + moved.nbytes, workers))
         return Agreed(new._replace(learned=learned), state, totals, sent)
 
@@ -104,6 +104,6 @@ def _cut(array: Array, workers: int) -> Array:
     return jnp.pad(flat, (0, -flat.size % workers)).reshape(workers, -(-flat.size // workers))
 
 
-def _joined(parts: Array, like: Array) -> Array:
+def _join_parts(parts: Array, like: Array) -> Array:
     """The inverse."""
     return parts.reshape(-1)[: like.size].reshape(like.shape)

@@ -28,7 +28,7 @@ def summed(values: np.ndarray[Any, Any], mesh: Mesh) -> Array:
         return _sum(mesh)(spread(values, mesh))
 
 
-def gathered(tree: Any, mesh: Mesh) -> Any:
+def gather_from_all(tree: Any, mesh: Mesh) -> Any:
     """Every worker's arrays, on the host of each process: of (workers, ...) spread over the mesh, the whole."""
     with kept_by_every_process():
         return jax.tree.map(lambda array: np.array(array.addressable_data(0)), _gather(mesh)(tree))

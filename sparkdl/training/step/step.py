@@ -186,8 +186,8 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
 
     def step(stacked: State, settings: Settings, *rows: Array) -> tuple[State, Array]:
         advance = _for_each(step_of_run, 2, own_rows) if several else step_of_run
-        new, totals = advance(_own(stacked), settings, *rows)
-        return _stacked(new), totals
+        new, totals = advance(_drop_axis(stacked), settings, *rows)
+        return _add_axis(new), totals
 
     split = P(WORKERS)
     specs = (split, P(), split, split, split)
@@ -208,7 +208,7 @@ def make_score(network: Network, loss: Loss, mesh: Mesh, several: bool = False) 
 
     def score(stacked: Any, *rows: Array) -> Array:
         scored = _for_each(score_of_run, 1, own_rows=False) if several else score_of_run
-        return scored(_own(stacked), *rows)
+        return scored(_drop_axis(stacked), *rows)
 
     split = P(WORKERS)
     mapped = jax.shard_map(score, mesh=mesh, in_specs=(split,) * 4, out_specs=P(), check_vma=False)
@@ -294,11 +294,11 @@ def _for_each(function: Callable[..., Any], own: int, own_rows: bool) -> Callabl
     return in_turn
 
 
-def _own(stacked: Any) -> Any:
+def _drop_axis(stacked: Any) -> Any:
     return jax.tree.map(lambda array: array[0], stacked)
 
 
-def _stacked(own: Any) -> Any:
+def _add_axis(own: Any) -> Any:
     return jax.tree.map(lambda array: array[None], own)
 
 
