@@ -135,22 +135,34 @@ class Decoded(NamedTuple):
     widths: Array | None = None
 
 
-def first_status(parts: Sequence[Decoded]) -> Array:
-    """(n,) of uint8: for every row the first of its columns' statuses that is not valid."""
+def check_rows(parts: Sequence[Decoded], columns: Mapping[str, pa.Array], remedy: str | None) -> Array:
+    """(n,) of uint8: for every row the first of its columns' statuses that is not valid.
+
+    Parameters
+    ----------
+    parts : sequence of Decoded
+        The columns of the same rows.
+    columns : mapping of pyarrow arrays
+        The rows as they came, by the user's names.
+    remedy : str or None
+        What to do about rows that are not valid; None to let them pass.
+
+    Raises
+    ------
+    ValueError
+        A row is not valid, and there is a remedy: which column, what is wrong, what the row holds, what to do.
+    """
     status = parts[0].status
     for part in parts[1:]:
         status = np.where(status != VALID, status, part.status)
-    return status
-
-
-def refusal(parts: Sequence[Decoded], columns: Mapping[str, pa.Array], remedy: str) -> ValueError:
-    """The error for the first row that is not valid: which column, what is wrong, what the row holds, what to do."""
-    row = int(np.flatnonzero(first_status(parts))[0])
+    if remedy is None or not status.any():
+        return status
+    row = int(np.flatnonzero(status)[0])
     wrong = next(part for part in parts if part.status[row])
     held = ", ".join(
         f"{name}: {_shown(unpack_column(column.slice(row, 1))[0].as_py())}" for name, column in columns.items()
     )
-    return ValueError(f"{wrong.problem(row)}, as in the row ({held}); {remedy}.")
+    raise ValueError(f"{wrong.problem(row)}, as in the row ({held}); {remedy}.")
 
 
 def _shown(value: Any) -> str:

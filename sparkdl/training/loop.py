@@ -139,9 +139,7 @@ class _Run:
                 self.score = compiled_score(program, self.state.weights, batch)
             if self.logs.active:
                 shard = self.share.shards[0]
-                self.logs.compile(
-                    _copy_first(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows)
-                )
+                self.logs.compile(_copy_first(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
         if self.mesh.size > 1:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
         compile_seconds = time.perf_counter() - started

@@ -12,7 +12,7 @@ from catalyst_bytes import CODES, as_bytes
 
 from sparkdl.decoding.catalyst import matrix, unpack_column
 from sparkdl.decoding.columns import decode_features, decode_labels
-from sparkdl.decoding.layout import Layout, refusal
+from sparkdl.decoding.layout import Layout, check_rows
 
 NAN, INFINITY = float("nan"), float("inf")
 VECTOR = pa.struct(
@@ -124,8 +124,10 @@ def test_labels_and_one_of_several_columns_may_come_as_bytes() -> None:
 def test_a_refusal_shows_the_row_that_the_bytes_hold() -> None:
     column, layout = pa.array([[1.0, 2.0], [3.0, NAN]]), Layout(("x",), (2,), "float32")
     for each in (column, as_bytes(column)):
-        sentence = str(refusal([decode_features([each], layout)], {"x": each}, "mend it"))
-        assert sentence == "featuresCol 'x' holds NaN, as in the row (x: [3.0, nan]); mend it."
+        with pytest.raises(
+            ValueError, match=r"^featuresCol 'x' holds NaN, as in the row \(x: \[3.0, nan\]\); mend it.$"
+        ):
+            check_rows([decode_features([each], layout)], {"x": each}, "mend it")
 
 
 def test_columns_without_rows_and_without_buffers_hold_none() -> None:

@@ -15,7 +15,7 @@ import pytest
 from pyspark import TaskContext
 
 from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights
-from sparkdl.decoding.layout import KINDS, Decoded, Layout, first_status, refusal
+from sparkdl.decoding.layout import KINDS, Decoded, Layout, check_rows
 from sparkdl.spark.tasks.pandas_columns import from_pandas
 from sparkdl.spark.tasks.row_bytes import Intake, merged_notes, prepared, row_keys
 
@@ -244,22 +244,28 @@ def test_what_no_row_may_hold_is_refused(decode: Callable[..., Any], column: pa.
         decode(column, "c")
 
 
+def refused(parts: list[Decoded], columns: dict[str, pa.Array]) -> str:
+    with pytest.raises(ValueError) as error:
+        check_rows(parts, columns, "mend it")
+    return str(error.value)
+
+
 def test_a_refusal_names_column_problem_and_row() -> None:
     columns = {"x": pa.array([[1.0, 2.0], [3.0, NAN]]), "y": pa.array([None, 5.0]), "z": pa.array([b"0123456789"] * 2)}
     layout = Layout(("x",), (2,), "float32")
     parts = [decode_features([columns["x"]], layout), decode_labels(columns["y"], "y", 1)]
-    assert first_status(parts).tolist() == [1, 2]
+    assert check_rows(parts, columns, None).tolist() == [1, 2]
     sentence = (
         "labelCol 'y' holds null, as in the row (x: [1.0, 2.0], y: None, z: b'01234567'... of 10 bytes); mend it."
     )
-    assert str(refusal(parts, columns, "mend it")) == sentence
+    assert refused(parts, columns) == sentence
     vectors = {"x": pa.array([dense([NAN, 2.0]), sparse([0.0, NAN])], VECTOR)}
     for row, shown in enumerate(("[nan, 2.0]", "(2, [1], [nan])")):
         part = decode_features([vectors["x"][row:]], layout)
-        assert f"holds NaN, as in the row (x: {shown});" in str(refusal([part], {"x": vectors["x"][row:]}, "mend it"))
+        assert f"holds NaN, as in the row (x: {shown});" in refused([part], {"x": vectors["x"][row:]})
     later = {name: column[1:] for name, column in columns.items()}
     parts = [decode_features([later["x"]], layout), decode_labels(later["y"], "y", 1)]
-    assert str(refusal(parts, later, "mend it")).startswith("featuresCol 'x' holds NaN, as in the row (x: [3.0, nan]")
+    assert refused(parts, later).startswith("featuresCol 'x' holds NaN, as in the row (x: [3.0, nan]")
 
 
 # Preparation

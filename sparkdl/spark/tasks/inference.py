@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparkdl.arrays import Array, kept_dtype
 from sparkdl.decoding.arrow_types import is_binary, is_image
 from sparkdl.decoding.columns import decode_features, decode_labels
-from sparkdl.decoding.layout import VALID, first_status, refusal
+from sparkdl.decoding.layout import VALID, check_rows
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.spark.tasks.collector import spare_modules
@@ -90,8 +90,7 @@ def _scores(
         shape = network.output_shape()
         decoded.append(decode_labels(batch[len(names)], scoring.label, math.prod(shape)))
         labels = loss.encode(decoded[1].values, shape)
-    bad = first_status(decoded) != VALID
-    if scoring.strict and bad.any():
-        raise refusal(decoded, dict(zip((*names, scoring.label), batch, strict=False)), REMEDY)
+    columns = dict(zip((*names, scoring.label), batch, strict=False))
+    bad = check_rows(decoded, columns, REMEDY if scoring.strict else None) != VALID
     with jax.enable_x64(scoring.dtype == "float64"):
         return bad, list(in_batches(decoded[0].values, labels, forward))

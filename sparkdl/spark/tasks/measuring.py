@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sparkdl.arrays import Array
 from sparkdl.decoding.columns import decode_features, decode_labels, decode_weights
-from sparkdl.decoding.layout import VALID, first_status, refusal
+from sparkdl.decoding.layout import VALID, check_rows
 from sparkdl.evaluation import (
     Accumulator,
     ClassificationMeasures,
@@ -126,9 +126,7 @@ def _add(measures: Any, batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
     if plan.weight:
         held[plan.weight] = batch.column("weight")
         decoded.append(decode_weights(held[plan.weight], plan.weight))
-    good = first_status(decoded) == VALID
-    if scoring.strict and not good.all():
-        raise refusal(decoded, held, REMEDY)
+    good = check_rows(decoded, held, REMEDY if scoring.strict else None) == VALID
     if not good.any():
         return
     rows, labels, *rest = (part.values if good.all() else part.values[good] for part in decoded)

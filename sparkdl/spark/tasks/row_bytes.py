@@ -24,7 +24,7 @@ from sparkdl.decoding.columns import (
     distinct,
     split_error,
 )
-from sparkdl.decoding.layout import KINDS, VALID, Decoded, Layout, first_status, refusal
+from sparkdl.decoding.layout import KINDS, VALID, Decoded, Layout, check_rows
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.environment import bound_threads
 
@@ -140,10 +140,8 @@ def _rows(batch: pa.RecordBatch, intake: Intake, skipped: Counter[str], splits: 
     if intake.validation:
         read[intake.validation] = batch.column("validation")
         parts.append(decode_flags(batch.column("validation"), intake.validation))
-    status = first_status(parts)
+    status = check_rows(parts, read, None if intake.skip else REMEDY)
     bad = status != VALID
-    if bad.any() and not intake.skip:
-        raise refusal(parts, read, REMEDY)
     skipped.update(KINDS[code] for code in status[bad])
     if features.widths is not None:
         splits.update(map(tuple, distinct(features.widths[~bad]).tolist()))
