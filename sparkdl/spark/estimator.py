@@ -26,7 +26,17 @@ from sparkdl.spark.saving.persistence import Saved
 from sparkdl.spark.saving.weight_rows import read_only
 from sparkdl.spark.scoring import Outputs, RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.training.options import MOST_ROWS, MOST_SEED, Training
+from sparkdl.training.options import Training
+
+# What fields of Training are called as Params.
+TRAINING_PARAMS = {
+    "step_size": "stepSize",
+    "epochs": "maxIter",
+    "batch_size": "batchSize",
+    "tol": "tol",
+    "seed": "seed",
+    "dtype": "computeDtype",
+}
 
 
 class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
@@ -246,31 +256,23 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
 
     def _plan(self) -> Training:
         loss, network = self.getLoss(), self.getNetwork()
-        if network.input_shape is None:
-            raise ValueError("input_shape of Network is not set; write Network(layers, input_shape=...).")
-        for name, least, most in (("maxIter", 0, math.inf), ("batchSize", 1, MOST_ROWS), ("seed", 0, MOST_SEED)):
-            value = self.getOrDefault(name)
-            if not least <= value <= most:
-                bound = f" and at most {most}" if value > most else ""
-                raise ValueError(f"{name} must be at least {least}{bound}, received {value}.")
         network.check_paths(self.getActivationCols())
-        if not 0 < self.getStepSize() < math.inf:
-            raise ValueError(f"stepSize must be a finite number above 0, received {self.getStepSize()}.")
-        if not 0 <= self.getTol() < math.inf:
-            raise ValueError(f"tol must be a finite number of at least 0, received {self.getTol()}.")
-        return Training(
-            network,
-            loss=loss,
-            optimizer=self.getOptimizer(),
-            exchange=self.getExchange(),
-            step_size=self.getStepSize(),
-            epochs=self.getMaxIter(),
-            batch_size=self.getBatchSize(),
-            tol=self.getTol(),
-            seed=self.getSeed(),
-            dtype=self.getComputeDtype(),
-            **self._run_options(),
-        )
+        own = {field: self.getOrDefault(param) for field, param in TRAINING_PARAMS.items()}
+        try:
+            return Training(
+                network,
+                loss=loss,
+                optimizer=self.getOptimizer(),
+                exchange=self.getExchange(),
+                **own,
+                **self._run_options(),
+            )
+        except ValueError as error:  # a sentence begins with the field that it is about
+            field = str(error).split(" ", 1)[0]
+            if field not in TRAINING_PARAMS:
+                raise
+            rest = str(error).removeprefix(field).removeprefix(" of Training")
+            raise ValueError(f"{TRAINING_PARAMS[field]}{rest}") from None
 
     def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[dict[Param[Any], Any]]) -> Iterator[tuple[int, Any]]:
         """Fit a model for every map of Params; fits that read the same rows share the reading, workers and programs.

@@ -81,9 +81,11 @@ class Training(Spec):
                 object.__setattr__(self, name, kind.of(value))
         for name, least, most in (("epochs", 0, math.inf), ("batch_size", 1, MOST_ROWS), ("seed", 0, MOST_SEED)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-                bound = f" and at most {most}" if isinstance(value, int) and value > most else ""
-                raise ValueError(f"{name} must be an integer of at least {least}{bound}, received {value!r}.")
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ValueError(f"{name} must be an integer, received {value!r}.")
+            if not least <= value <= most:
+                bound = f" and at most {most}" if value > most else ""
+                raise ValueError(f"{name} must be at least {least}{bound}, received {value}.")
         check_range(self, "(0, inf)", "step_size")
         check_range(self, "[0, inf)", "tol")
         if self.dtype not in DTYPES:

@@ -128,9 +128,9 @@ FITS: list[tuple[dict[str, Any], Change, str]] = [
     ({"seed": -1}, same, "seed must be at least 0, received -1."),
     ({"seed": 2**63}, same, "seed must be at least 0 and at most 9223372036854775807, received 9223372036854775808."),
     ({"batchSize": 2**31}, same, "batchSize must be at least 1 and at most 2147483647, received 2147483648."),
-    ({"stepSize": NAN}, same, "stepSize must be a finite number above 0, received nan."),
-    ({"stepSize": 0.0}, same, "stepSize must be a finite number above 0, received 0.0."),
-    ({"tol": -0.1}, same, "tol must be a finite number of at least 0, received -0.1."),
+    ({"stepSize": NAN}, same, "stepSize must be a number in (0, inf), received nan; choose one there."),
+    ({"stepSize": 0.0}, same, "stepSize must be a number in (0, inf), received 0.0; choose one there."),
+    ({"tol": -0.1}, same, "tol must be a number in [0, inf), received -0.1; choose one there."),
     ({"checkpointInterval": 0}, same, "checkpointInterval must be at least 1, received 0."),
     ({"earlyStopping": EarlyStopping()}, same, "but validationIndicatorCol is not set; set it or monitor 'loss'"),
     ({"thresholds": [1.0]}, same, "thresholds must hold one number a class, 2 of them, received 1."),
@@ -171,7 +171,7 @@ CALLS: list[tuple[type[Exception], Act, str]] = [
     (TypeError, lambda rows: DeepClassifier(maxIter=2.5), '"maxIter". Could not convert 2.5 to int'),
     (TypeError, lambda rows: DeepClassifier(stepsize=1), "has no Param 'stepsize'; did you mean step"),
     (TypeError, lambda rows: grid(rows, "a"), '"stepSize". Could not convert a to float'),
-    (ValueError, lambda rows: grid(rows, NAN), "stepSize must be a finite number above 0, received nan."),
+    (ValueError, lambda rows: grid(rows, NAN), "stepSize must be a number in (0, inf), received nan;"),
     # networks and losses
     (
         ValueError, lambda rows: Network([Conv(2, (3, 3))], input_shape=(4,)).output_shape(),
