@@ -141,12 +141,18 @@ def await_failure(session: SparkSession, within: float) -> float | None:
     return None
 
 
-def await_slots(session: SparkSession, slots: int, within: float) -> int:
-    """How many tasks can run at once, as soon as there are so many slots."""
+def await_slots(session: SparkSession, slots: int, within: float, steady: float = 0) -> int:
+    """How many tasks can run at once, as soon as there are `slots`, of the same executors for `steady` seconds."""
     deadline = time.time() + within
-    while (found := registered_slots(session) or 0) < slots and time.time() < deadline:
+    executors, since = None, time.time()
+    while time.time() < deadline:
+        found = session.sparkContext._jsc.sc().getExecutorMemoryStatus().keySet().mkString(",")
+        if found != executors or (registered_slots(session) or 0) < slots:
+            executors, since = found, time.time()
+        elif time.time() - since >= steady:
+            break
         time.sleep(0.2)
-    return found
+    return registered_slots(session) or 0
 
 
 def fit_both(session: SparkSession, first: dict[str, Any], second: dict[str, Any]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from sparkdl.spark.session import find_java
 
 REPOSITORY = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
+REGISTERED = "Successfully registered with master"
 CLASS = str(SPARK / "bin" / "spark-class")
 PORT = 7077
 READY_SECONDS = 90.0
@@ -92,7 +93,7 @@ class Standalone:
         for host in self.workers:
             self.start_worker(host)
         for host in self.workers:
-            self._await(host, "worker", "Successfully registered with master")
+            self._await(host, "worker", REGISTERED)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,6 +103,10 @@ class Standalone:
         """Spark's worker of a host."""
         arguments = ["--host", host.address, "--cores", "1", "--memory", "1g", self.master]
         self._start(host, "worker", "Worker", *arguments)
+
+    def registrations(self) -> list[int]:
+        """How often every worker has registered with the master, which then ends executors that it had given up."""
+        return [self._log(host, "worker").read_text().count(REGISTERED) for host in self.workers]
 
     def environment(self, host: Host) -> dict[str, str]:
         """Of this cluster's processes on a host; on the second worker's clocks can be ahead (see `CLOCK`)."""

@@ -103,6 +103,7 @@ def test_a_driver_cut_off_for_good_leaves_nothing_that_trains(
 ) -> None:
     with training(patient, cluster, tmp_path) as (fitting, there):
         cluster.driver_host.plug(False)
+        before = cluster.registrations()
         try:
             wait_until(lambda: not any(host.trainers() for host in there), RECOVERY_SECONDS, patient.last_words)
             told = patient.outcome(fitting, RECOVERY_SECONDS)
@@ -111,6 +112,9 @@ def test_a_driver_cut_off_for_good_leaves_nothing_that_trains(
     assert told["error"] == "RuntimeError"
     assert "numWorkers is 2 but the cluster has 0 slots since Spark lost its executors on" in told["message"]
     assert all(host.address in told["message"] for host in there)
+    # The master was cut off too: workers register with it again one by one, and it ends the executors they then have.
+    wait_until(lambda: all(map(int.__gt__, cluster.registrations(), before)), 100, patient.last_words)
+    assert patient.run("await_slots", slots=3, within=100, steady=10) == 3
     resumed = patient.run("fit", seconds=RECOVERY_SECONDS, checkpointDir=str(tmp_path), **LONG)
     assert resumed["weights"] == undisturbed
     assert resumed["resumed"]

@@ -22,6 +22,7 @@ from sparkdl import DeepClassifier, DeepEstimator, Network
 from sparkdl.layers import Dense
 from sparkdl.spark.driver import cluster
 from sparkdl.spark.driver.remote import registered_slots
+from sparkdl.spark.driver.shortage import exhaustion_in, shortage_in
 
 # Bounds for machines that others keep busy; on quiet ones it is a tenth.
 DRIVER_SECONDS = 10.0
@@ -234,8 +235,21 @@ def test_nothing_is_left_of_what_failed(remains: Remains, errors: dict[str, Any]
 
 def test_spark_s_own_refusal_of_a_barrier_stage_becomes_a_sentence() -> None:
     text = "Barrier execution mode does not allow run a barrier stage that requires more slots than the total number"
-    assert str(cluster._shortage_in(text, 3)).startswith("numWorkers is 3 but Spark, however often it looked, found")
-    assert cluster._shortage_in("another", 3) is None
+    assert str(shortage_in(text, 3)).startswith("numWorkers is 3 but Spark, however often it looked, found")
+    assert shortage_in("another", 3) is None
+
+
+def test_spark_s_giving_up_a_stage_becomes_a_sentence() -> None:
+    text = """Exception thrown in awaitResult:
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: ShuffleMapStage 91 (fit at jobs.py:58) \
+has failed the maximum allowable number of times: 4. Most recent failure reason: Stage failed because barrier task \
+ShuffleMapTask(91, 1) finished unsuccessfully.
+ExecutorLostFailure (executor 12 exited unrelated to the running tasks) Reason: worker lost: Not receiving heartbeat
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:4568)"""
+    sentence = str(exhaustion_in(text))
+    assert sentence.startswith("Spark ended the fit after 4 attempts, of which the last failed by: Stage failed")
+    assert "Reason: worker lost: Not receiving heartbeat. See whether" in sentence
+    assert exhaustion_in("another") is None
 
 
 def test_there_are_sixty_kinds() -> None:

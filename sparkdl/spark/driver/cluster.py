@@ -22,7 +22,7 @@ from sparkdl.spark.driver.remote import driver_address, local_slots, registered_
 from sparkdl.spark.driver.result_bytes import check_returned, excess_in
 from sparkdl.spark.driver.security import check_encryption
 from sparkdl.spark.driver.shipping import packed_classes
-from sparkdl.spark.driver.shortage import ended_by_shortage
+from sparkdl.spark.driver.shortage import ended_by_shortage, exhaustion_in, shortage_in
 from sparkdl.spark.driver.slots import taken
 from sparkdl.spark.tasks.local_disk import full_disk_in
 from sparkdl.spark.tasks.task import RESULT_SCHEMA, failure_in, run_task
@@ -169,7 +169,8 @@ def fit(
             records, data = _collected(results)
         except Exception as error:
             text = str(error)
-            complaints = failure_in, partial(_shortage_in, workers=workers), complaint_in, excess_in, full_disk_in
+            too_few = partial(shortage_in, workers=workers)
+            complaints = failure_in, too_few, complaint_in, excess_in, full_disk_in, exhaustion_in
             message = shortage() or next(filter(None, (complaint(text) for complaint in complaints)), None)
             if message is None:
                 raise
@@ -198,16 +199,6 @@ def _collected(results: DataFrame) -> tuple[list[dict[str, Any]], bytes]:
     order = sorted((row for row, kind in enumerate(kinds) if kind == "weights"), key=numbers.__getitem__)
     data = b"".join(payloads[row].as_buffer() for row in order)
     return table.filter(pc.not_equal(table["kind"], "weights")).to_pylist(), data
-
-
-def _shortage_in(text: str, workers: int) -> str | None:
-    """A sentence, if an exception's text is that of Spark's having looked in vain for slots for a barrier stage."""
-    if "requires more slots than" not in text:
-        return None
-    return (
-        f"numWorkers is {workers} but Spark, however often it looked, found fewer slots; lower numWorkers, or give the "
-        "session more executors or cores."
-    )
 
 
 def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: str) -> list[Fitted]:

@@ -1,8 +1,9 @@
-"""Ends a fit for which the cluster has too few executors left: Spark itself would wait for others for ever."""
+"""Too few executors: ends a fit where Spark would wait for ever, and says in a sentence that Spark gave up."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 import uuid
@@ -50,6 +51,33 @@ def ended_by_shortage(session: SparkSession, workers: int) -> Iterator[Callable[
     finally:
         over.set()
         context.removeJobTag(tag)
+
+
+def shortage_in(text: str, workers: int) -> str | None:
+    """A sentence, if an exception's text is that of Spark's having looked in vain for slots for a barrier stage."""
+    if "requires more slots than" not in text:
+        return None
+    return (
+        f"numWorkers is {workers} but Spark, however often it looked, found fewer slots; lower numWorkers, or give the "
+        "session more executors or cores."
+    )
+
+
+def exhaustion_in(text: str) -> str | None:
+    """A sentence, if an exception's text is that of Spark's having run a stage again too often; None for all else."""
+    found = re.search(
+        r"has failed the maximum allowable number of times: (\d+)\. Most recent failure reason: (.*?)(?:\n\s*at |$)",
+        text,
+        re.DOTALL,
+    )
+    if found is None:
+        return None
+    times, reason = found[1], " ".join(found[2].split())
+    return (
+        f"Spark ended the fit after {times} attempts, of which the last failed by: {reason}. See whether the cluster's "
+        "machines run and are connected; Spark's setting spark.stage.maxConsecutiveAttempts is how often it tries. "
+        "With checkpointDir, another fit goes on where this one stopped."
+    )
 
 
 def _sentence(workers: int, slots: int, lost: list[str]) -> str:
