@@ -27,13 +27,14 @@ from jax.sharding import Mesh
 from reporting import arguments, write
 
 from sparkdl import DeepClassifier, Network, datasets
+from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
 from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
 from sparkdl.training import AllReduce
-from sparkdl.training.data.batches import Plan
+from sparkdl.training.data.batches import Plan, Rows
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.records.recorder import Recorder, sampling
 from sparkdl.training.step.step import Program, Settings, initial_state, make_step, replicate
@@ -70,22 +71,23 @@ def bare_loop(epochs: int) -> dict[str, list[float]]:
     """Seconds a row of every epoch of a plain loop over a jitted step, and over one that tells its moments."""
     images, labels = rows()
     size = Plan((len(images),), BATCH).rows
-    batches = [(images[i : i + size], labels[i : i + size]) for i in range(0, len(images) - size + 1, size)]
+    ones, firsts = np.ones(size, np.float32), range(0, len(images) - size + 1, size)
+    batches = [Rows({FEATURES: images[i : i + size]}, {LABEL: labels[i : i + size]}, ones) for i in firsts]
     settings = Settings.of(OPTIMIZER, STEP_SIZE, 0)
-    ones, mesh, exchange = np.ones(size, np.float32), Mesh(np.array(jax.devices()[:1]), (WORKERS,)), AllReduce()
+    mesh, exchange = Mesh(np.array(jax.devices()[:1]), (WORKERS,)), AllReduce()
     clocks = {"plain": None, "statistics": (Recorder().stamp, sampling(epochs * len(batches)))}
     program = Program(NETWORK, LOSS, OPTIMIZER, exchange, mesh)
     steps = {name: make_step(program, clock) for name, clock in clocks.items()}
     states = {name: replicate(initial_state(NETWORK, NETWORK.init(0), OPTIMIZER, exchange), mesh) for name in steps}
     for name, step in steps.items():
-        states[name], _ = step(states[name], settings, *batches[0], ones)
+        states[name], _ = step(states[name], settings, batches[0])
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for epoch in range(epochs):
         for name in list(steps)[:: 1 if epoch % 2 else -1]:
             step, state = steps[name], states[name]
             started = time.perf_counter()
             for batch in batches:
-                state, _ = step(state, settings, *batch, ones)
+                state, _ = step(state, settings, batch)
             states[name] = jax.block_until_ready(state)
             # per row, since the loop leaves out the rows that do not fill a batch
             seconds[name].append((time.perf_counter() - started) / (len(batches) * size))

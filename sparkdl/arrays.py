@@ -1,4 +1,4 @@
-"""What NumPy's arrays are called in signatures (JAX's are `jax.Array`), and the float types that networks have."""
+"""What NumPy's arrays and the named parts of rows are called in signatures, and the types that networks compute in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+Parts = dict[str, Any]  # arrays by the name of a part of the features or labels, each with its own shape and dtype
+FEATURES, LABEL = "features", "label"  # the one part of a network's rows that has one input, and of one label
+INTEGERS = "int32"  # of the parts that a network reads as integers
 DTYPES = ("float32", "bfloat16", "float64")  # that layers compute in
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from sparkdl.arrays import INTEGERS
 from sparkdl.layers.base import Context, Layer, Shape, map_shapes
 from sparkdl.layers.composite import Composite
 from sparkdl.losses import Loss
@@ -37,16 +38,15 @@ def _check_layer(subject: str, layer: Layer, before: Any, after: Shape) -> None:
         if not isinstance(weights, dict):
             raise TypeError(f"init must give a dict of arrays by name, received {weights!r}")
         y, kept = layer.train_forward(weights, x, context)
-        dx, dweights = layer.train_backward(weights, x, y, y, kept, context, True)
+        dx, dweights = layer.train_backward(weights, x, y, y, kept, context, not layer.takes_integers)
         found = {"weights": layer.learned(weights), "forward": layer.forward(weights, x), "training": y}
         return found | {"delta": dx, "gradient": dweights}
 
-    found = _traced(subject, step, KEY, map_shapes(lambda shape: _floats(*shape), before), _floats())
-    for kernel, given, rows in (
-        ("forward", "forward", after),
-        ("forward", "training", after),
-        ("delta", "delta", before),
-    ):
+    dtype = INTEGERS if layer.takes_integers else "float32"
+    rows_before = map_shapes(lambda shape: jax.ShapeDtypeStruct((ROWS, *shape), dtype), before)
+    found = _traced(subject, step, KEY, rows_before, _floats())
+    kernels = [("forward", "forward", after), ("forward", "training", after), ("delta", "delta", before)]
+    for kernel, given, rows in kernels[: 2 if layer.takes_integers else 3]:  # nothing varies with integers
         _check_shape(f"{kernel} of {subject}", map_shapes(lambda row: (ROWS, *row), rows), found[given])
     if not isinstance(found["gradient"], dict):
         raise ValueError(f"gradient of {subject} must give a dict of arrays, received {found['gradient']!r}.")

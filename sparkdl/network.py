@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from sparkdl.arrays import FEATURES, Parts
 from sparkdl.layers.base import Array, Layer, Shape, Weights
 from sparkdl.layers.composite import Chain
 from sparkdl.specs import FORMAT
@@ -57,6 +58,21 @@ class Network(Chain):
             if not all(isinstance(size, int) and size > 0 for size in self.input_shape or ()):
                 raise ValueError(f"input_shape must hold positive integers, received {self.input_shape}.")
             self.shapes(self.input_shape)
+
+    @property
+    def inputs(self) -> dict[str, Shape]:
+        """Shape of a row of every part of the features that the network reads, by name; here there is one."""
+        return {FEATURES: self._input_shape(None)}
+
+    @property
+    def integers(self) -> frozenset[str]:
+        """Names of the parts that it reads as integers, which no dtype of computation touches."""
+        return frozenset(self.inputs if self.takes_integers else ())
+
+    def read(self, features: Parts, dtype: Any) -> Any:
+        """x from the named parts of rows: integers as they are, all else in the dtype of computation."""
+        (name,) = self.inputs
+        return features[name] if name in self.integers else features[name].astype(dtype)
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **super().to_json()}

@@ -16,6 +16,7 @@ from contestants.exchange_model import FREQUENCY
 from jax.sharding import Mesh
 
 from sparkdl import Network
+from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.optimizers import SGD, Momentum, Optimizer
@@ -145,7 +146,7 @@ class Stepper:
             weights = jax.jit(network.init)(jax.random.key(SEED))
             self._state = replicate(initial_state(network, weights, optimizer, agree, mesh.size), mesh)
             step = make_step(Program(network, LOSS, optimizer, agree, mesh, steps=steps, total_steps=steps))
-            self._step = step.lower(self._state, self._settings, *abstract_rows(shard, rows, mesh)).compile()
+            self._step = step.lower(self._state, self._settings, abstract_rows(shard, rows, mesh)).compile()
         self._mesh, self._counted = mesh, counted
         for _ in range(SPARSE_WARM_UP if exchange == "threshold" else 0):
             self.turn()
@@ -155,7 +156,7 @@ class Stepper:
         meet(self._mesh)
         before, started, sent = counted_bytes(), time.perf_counter(), []
         for batch in self._batches:
-            self._state, totals = self._step(self._state, self._settings, *batch)
+            self._state, totals = self._step(self._state, self._settings, batch)
             sent.append(totals)
         jax.block_until_ready(self._state)
         meet(self._mesh)
@@ -227,7 +228,7 @@ def write_rows(
 def read_rows(folder: Path, model: str, split: str) -> Shard:
     """What `write_rows` wrote."""
     images, labels = (np.load(folder / f"{model}_{split}_{part}.npy", mmap_mode="r") for part in ("images", "labels"))
-    return Shard([Rows(images, labels, np.ones(len(labels), np.float32))])
+    return Shard([Rows({FEATURES: images}, {LABEL: labels}, np.ones(len(labels), np.float32))])
 
 
 def counted_bytes() -> int:

@@ -9,8 +9,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.decoding.layout import Layout
-from sparkdl.spark.tasks.row_bytes import Intake, prepared
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, prepared
 from sparkdl.training.data.batches import Plan, epoch_order
 
 Array = np.ndarray[Any, Any]
@@ -31,11 +32,12 @@ def shares(dataset: DataFrame, features: str, label: str, workers: int, dtype: s
     dtype : str
         The fit's `computeDtype`.
     """
-    table = dataset.select("id", features, label).toArrow().rename_columns(["id", "features0", "label"])
-    width = len(table["features0"][0].as_py())
-    kind = "uint8" if pa.types.is_binary(table["features0"].type) else dtype
+    names = ["id", f"features/{FEATURES}/0", f"labels/{LABEL}"]
+    table = dataset.select("id", features, label).toArrow().rename_columns(names)
+    width = len(table[1][0].as_py())
+    kind = "uint8" if pa.types.is_binary(table[1].type) else dtype
     layout = Layout((features,), (width,), dtype, binary="raw")
-    intake = Intake(layout, kind, label, label_list=False, outputs=1)
+    intake = Intake({FEATURES: FeaturesPart(layout, kind)}, {LABEL: LabelPart(label, False, 1)})
     keys = np.concatenate([batch["key"].to_numpy() for batch in prepared(iter(table.to_batches()), intake)])
     rows = pa.table({"id": table["id"].to_numpy(), "key": keys})
     placed = dataset.sparkSession.createDataFrame(rows).repartition(workers, "key")

@@ -13,6 +13,7 @@ from contestants.tutorial import ALPHA, BATCH, BETA, BIAS, CONTRAST, CROP, DECAY
 from jax.sharding import Mesh
 
 from sparkdl import Network
+from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.initializers import Constant, TruncatedNormal
 from sparkdl.layers import (
     Conv,
@@ -93,7 +94,7 @@ def step(spec: Spec) -> Taker:
     mesh = Mesh(np.array(jax.devices()[:1]), (WORKERS,))
     exchange, settings = AllReduce(), Settings.of(OPTIMIZER, tutorial.STEP_SIZE, SEED)
     state = replicate(initial_state(STEP_NETWORK, weights, OPTIMIZER, exchange), mesh)
-    batch = place(Rows(tutorial.centred(images), labels, np.ones(BATCH, np.float32)), mesh)
+    batch = place(Rows({FEATURES: tutorial.centred(images)}, {LABEL: labels}, np.ones(BATCH, np.float32)), mesh)
     advance = make_step(Program(STEP_NETWORK, LOSS, OPTIMIZER, exchange, mesh, steps=50_000 // BATCH))
 
     def take(steps: int) -> Turn:
@@ -101,7 +102,7 @@ def step(spec: Spec) -> Taker:
         sums = []
         started = time.perf_counter()
         for _ in range(steps):
-            state, totals = advance(state, settings, *batch)
+            state, totals = advance(state, settings, batch)
             sums.append(totals)
         jax.block_until_ready(sums)
         seconds = time.perf_counter() - started

@@ -12,6 +12,7 @@ from contestants.resnet_plain import plain_step
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.network import Network
 from sparkdl.optimizers import SGD
@@ -93,8 +94,9 @@ def our_contestant(case: Case) -> Contestant:
     """sparkdl's step, which chains the layers' own delta and gradient kernels."""
     optimizer, exchange, mesh = SGD(), AllReduce(), case.mesh
     state = replicate(initial_state(case.network, case.network.init(0), optimizer, exchange), mesh)
-    placed = place(Rows(*rows(case), np.ones(case.batch, np.float32)), mesh)
-    rest = (Settings.of(optimizer, STEP_SIZE, 0), *placed)
+    images, classes = rows(case)
+    placed = place(Rows({FEATURES: images}, {LABEL: classes}, np.ones(case.batch, np.float32)), mesh)
+    rest = (Settings.of(optimizer, STEP_SIZE, 0), placed)
     step = make_step(Program(case.network, SoftmaxCrossEntropy(), optimizer, exchange, mesh, dtype=case.dtype))
     return _contestant("sparkdl", step, lambda compiled, state: compiled(state, *rest)[0], state, rest)
 

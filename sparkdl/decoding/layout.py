@@ -14,8 +14,8 @@ import pyarrow as pa
 from sparkdl.arrays import Array
 from sparkdl.decoding.catalyst import unpack_column
 
-KINDS = ("valid", "null", "NaN", "infinity", "wrong width", "wrong size", "undecodable image")
-VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE = range(len(KINDS))
+KINDS = ("valid", "null", "NaN", "infinity", "wrong width", "wrong size", "undecodable image", "no integer")
+VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE, FRACTION = range(len(KINDS))
 RESIZES = ("nearest", "bilinear", "bicubic", "lanczos")  # Pillow's filters
 STORAGES = ("pixels", "files")
 CHANNELS = (1, 3, 4)  # of an image: gray, RGB, RGBA
@@ -38,7 +38,7 @@ class Layout:
     shape : tuple of int
         The network's input_shape.
     dtype : str
-        Of the float features: float32 or float64. Bytes and images become uint8.
+        Of the numbers: float32 or float64, or int32 for a network that reads integers. Bytes and images become uint8.
     param : str
         featuresCol, or featuresCols for columns whose values are put one after another.
     binary : str

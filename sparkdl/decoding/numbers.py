@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkdl.arrays import Array
+from sparkdl.arrays import INTEGERS, Array
 from sparkdl.decoding.arrow_types import depth_of, is_number, is_packed, is_vector
 from sparkdl.decoding.catalyst import matrix, unpack_column
-from sparkdl.decoding.layout import INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Decoded
+from sparkdl.decoding.layout import FRACTION, INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Decoded
 
 
 def decode_numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:
     """(n, width) from rows of numbers; (n,) from a column of numbers, which fill rows of one."""
     if is_packed(column.type):
-        values = matrix(column, math.prod(shape), dtype)
+        values = matrix(column, math.prod(shape), "float64" if dtype == INTEGERS else dtype)
         if values is None:
             return decode_numbers(unpack_column(column), subject, shape, dtype, must)
         status = np.zeros(len(values), np.uint8)
@@ -106,7 +106,7 @@ def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) 
         inside = (columns >= 0) & (columns < width)
         rows = np.repeat(good, counts[good])
         status[rows[~inside]] = WIDTH
-        for mark in (INFINITY, NAN, NULL):
+        for mark in (FRACTION, INFINITY, NAN, NULL):
             status[rows[inside & (marks == mark)]] = mark
         places, numbers = places[inside], numbers[inside]
     result.reshape(-1)[places] = numbers
@@ -120,6 +120,8 @@ def _problem(column: pa.Array, status: Array, subject: str, dtype: str, must: st
         value = unpack_column(column.slice(row, 1))[0].as_py()
         if status[row] == WIDTH:
             return f"{subject} must {must}, received a row of {_measured(value)}"
+        if status[row] == FRACTION:
+            return f"{subject} must hold whole numbers that {dtype} holds, received {value!r:.40}"
         too_large = status[row] == INFINITY and "inf" not in repr(value)
         return f"{subject} holds {f'a number too large for {dtype}' if too_large else KINDS[status[row]]}"
 
@@ -145,9 +147,17 @@ def _leaves(column: pa.Array, rows: Array | None, width: int, status: Array, dty
 def _checked(values: Array, rows: Array | None, status: Array, dtype: str) -> Array:
     """The numbers as that dtype; marks in `status`, at `rows` or all, those that hold NaN or infinity."""
 
-    def mark(which: Array, kind: int) -> None:
+    def mark(which: Any, kind: int) -> None:
         status[which if rows is None else rows[which]] = kind
 
+    if dtype == INTEGERS:
+        limits = np.iinfo(dtype)
+        fitting = (values >= limits.min) & (values <= limits.max) & (values == np.floor(values))
+        mark(~fitting.all(axis=1), FRACTION)
+        if values.dtype.kind == "f":
+            mark(np.isinf(values).any(axis=1), INFINITY)
+            mark(np.isnan(values).any(axis=1), NAN)
+        return np.where(fitting, values, 0).astype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype.itemsize == 8 and values.dtype.kind in "iu":  # rounded twice, as the values of a Vector are
             values = values.astype(np.float64)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import jax
 from jax import Array, lax
 
+from sparkdl.arrays import INTEGERS
 from sparkdl.initializers import HeNormal, Initializer, Zeros
 from sparkdl.specs import Spec, check_range, refuse_stale
 
@@ -84,6 +85,11 @@ class Layer(Spec):
     name: str | None = field(default=None, kw_only=True)
     trainable: bool = field(default=True, kw_only=True)
 
+    @property
+    def takes_integers(self) -> bool:
+        """Whether x holds integers, as of indices, which stay as they are; what others read becomes floats."""
+        return False
+
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         refuse_stale(cls, Layer, "forward", "delta", "gradient", "train_forward", "train_delta", "train_gradient")
@@ -99,7 +105,7 @@ class Layer(Spec):
     def output_shape(self, input_shape: Shape) -> Shape:
         """Shape of one row of y for a row of shape `input_shape`; ValueError if such rows do not fit."""
         weights = jax.eval_shape(lambda key: self.init(key, input_shape), jax.ShapeDtypeStruct((2,), "uint32"))
-        row = jax.ShapeDtypeStruct((1, *input_shape), "float32")
+        row = jax.ShapeDtypeStruct((1, *input_shape), INTEGERS if self.takes_integers else "float32")
         y = jax.eval_shape(self.forward, weights, row)
         if not isinstance(y, jax.ShapeDtypeStruct):
             raise ValueError(f"forward must return an array, received {y!r}.")

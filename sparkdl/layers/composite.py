@@ -60,11 +60,21 @@ class Composite(Layer):
         doubled = sorted({name for name in self.names if self.names.count(name) > 1})
         if doubled:
             raise ValueError(f"Layer names must differ within a network, {doubled[0]!r} stands twice.")
+        for node in self.nodes:
+            if node.layer.takes_integers and not (node.sources == (0,) and self.takes_integers):
+                raise ValueError(
+                    f"Layer {node.name!r} reads integers, which only a network's input holds; have it read the input, "
+                    "and no layer beside it that reads other numbers."
+                )
 
     @property
     @abstractmethod
     def nodes(self) -> tuple[Node, ...]:
         """The children in the order of computation."""
+
+    @property
+    def takes_integers(self) -> bool:
+        return all(node.layer.takes_integers for node in self.nodes if 0 in node.sources)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
+from sparkdl.arrays import LABEL
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.losses import Loss, SoftmaxLoss
 from sparkdl.spark.driver import columns
@@ -31,7 +32,7 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
         raise ValueError("handleInvalid must be error or skip in evaluate, received 'keep'; set it on the model.")
     inputs = columns.features(dataset, model)
     label, label_list = columns.labels(dataset, model.getLabelCol())
-    chosen = inputs.columns | {"label": label}
+    chosen = inputs.columns | {f"labels/{LABEL}": label}
     weight = model.getWeightCol() if model.isDefined(model.weightCol) else ""
     if weight:
         chosen["weight"] = columns.numbers(dataset, weight, "weightCol")
@@ -48,7 +49,7 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
             network=network.to_json(),
             loss=loss.to_json(),
             batch=model.getBatchSize(),
-            layout=inputs.layout,
+            layouts=inputs.layouts,
             dtype=model.getComputeDtype(),
             device=model.getDeviceType(),
             label=model.getLabelCol(),

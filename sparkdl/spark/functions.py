@@ -10,7 +10,7 @@ from pyspark.ml import Model
 from pyspark.sql import Column, SparkSession
 
 from sparkdl.spark.driver.arrow_udf import arrow_udf
-from sparkdl.spark.driver.columns import layout_of
+from sparkdl.spark.driver.columns import layouts_of
 from sparkdl.spark.pipelines import scoring_stage
 from sparkdl.spark.scoring import RowScoring, result_type
 from sparkdl.spark.tasks.inference import Batch, results
@@ -72,8 +72,8 @@ def register_function(
             "handleInvalid is skip, but a function has a result for every row; set it to keep, for null, or to error."
         )
     head, is_list = _head(model, output)
-    scoring = model._scoring(layout_of(spark, model), {})
-    weights, columns, lists = model._sent(spark), scoring.layout.names, {output} if is_list else set()
+    scoring = model._scoring(layouts_of(spark, model), {})
+    weights, columns, lists = model._sent(spark), scoring.columns, {output} if is_list else set()
 
     def checked(batch: Batch) -> Batch:
         if len(batch) != len(columns):

@@ -99,7 +99,7 @@ class RowScoring(DeepParams, Saved):
             read.append(columns.labels(dataset, self.getLabelCol())[0])
         if not added:
             return dataset
-        scoring = self._scoring(inputs.layout, activations, loss_column)
+        scoring = self._scoring(inputs.layouts, activations, loss_column)
         functions: Heads = {name: head for name, (head, _) in heads.items()}
         vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
         weights = self._sent(dataset.sparkSession, dataset.isStreaming)
@@ -117,13 +117,13 @@ class RowScoring(DeepParams, Saved):
             outputs[name] = F.when(valid, vector) if handle == "keep" else vector
         return result.withColumns(outputs).drop(scores)
 
-    def _scoring(self, layout: Layout, activations: dict[str, str], loss_column: str = "") -> Scoring:
+    def _scoring(self, layouts: dict[str, Layout], activations: dict[str, str], loss_column: str = "") -> Scoring:
         return Scoring(
             key=self._shipped.key,
             network=self.getNetwork().to_json(),
             loss=self.getLoss().to_json(),
             batch=self.getBatchSize(),
-            layout=layout,
+            layouts=layouts,
             dtype=self.getComputeDtype(),
             device=self.getDeviceType(),
             activations=activations,

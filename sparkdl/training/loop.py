@@ -163,7 +163,7 @@ class _Run:
                     self.recorder.placed(epoch, number, asked)
                 last = self.at.step + 1 == self.steps.steps
                 weights_before = _copy_first(self.state.weights) if last and self.logs.active else None
-                self.state, totals = self.advance(self.state, self.settings, *placed)
+                self.state, totals = self.advance(self.state, self.settings, placed)
                 self.at.step += 1
                 for done, loss in meter.add(totals):
                     self._note_divergence(epoch, done, loss)
@@ -190,7 +190,7 @@ class _Run:
             self.report(meter.message() | {"history": record._asdict()})
         number = self.at.epoch * self.steps.steps + self.at.step
         if before is not None:
-            last_rows = tuple(np.asarray(part.addressable_data(0)) for part in placed)
+            last_rows = jax.tree.map(lambda part: np.asarray(part.addressable_data(0)), placed)
             self.logs.epoch(number, record._asdict(), before, _copy_first(self.state.weights), last_rows)
         improved = not self.stopper and _is_best(self.at.history)
         if whole:
@@ -286,7 +286,7 @@ class _Run:
         with self.recorder.span("validation", epoch=self.at.epoch, rows=rows):
             with closing(feed([self.plan], self.validation, self.scoring, self.mesh, None)) as placed_batches:
                 for placed in placed_batches:
-                    meter.add(self.score(self.state.weights, *placed))
+                    meter.add(self.score(self.state.weights, placed))
             list(meter.flush())
         return *meter.means(), meter.seconds()
 

@@ -145,7 +145,7 @@ def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | 
     facts = {
         "training": same.to_json(),
         "rows": [share.lengths for share in shares],
-        "shapes": [[part.dtype.str, *part.shape[1:]] for part in shares[0].shards[0].chunks[0]],
+        "shapes": [[part.dtype.str, *part.shape[1:]] for part in shares[0].shards[0].chunks[0].each().values()],
         "digests": gather_from_all(spread(np.array(digests, np.uint32).T, mesh), mesh).tolist(),
         "initial": start.hexdigest(),
         "epochs": plan.epochs if schedule.looks_ahead() else None,

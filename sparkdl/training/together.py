@@ -146,9 +146,9 @@ class _Together:
         self.state = replicate(_stack(states), self.mesh)
         self.settings = _stack(settings)
         program, own_rows = program_of(self.plans[0], self.steps.steps, self.mesh), differ(self.plans)
-        rows: Sequence[Any] = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh)
+        rows = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh)
         if own_rows:
-            rows = [_beside(part, len(self.plans)) for part in rows]
+            rows = jax.tree.map(lambda part: _beside(part, len(self.plans)), rows)
         self.advance = compiled_step(program, self.state, self.settings, rows, several=True, own_rows=own_rows)
         if self.scoring:
             rows = abstract_rows(self.validation.shards[0], self.scoring.rows, self.mesh)
@@ -160,7 +160,7 @@ class _Together:
         order = epoch if self.plans[0].shuffle else None
         with closing(feed(self.plans, self.share, self.steps, self.mesh, order)) as batches:
             for number, placed in enumerate(batches):
-                self.state, totals = self.advance(self.state, self.settings, *placed)
+                self.state, totals = self.advance(self.state, self.settings, placed)
                 sums.add(totals)
                 if self.report and number % 50 == 0:
                     self.report(self._message(epoch, number, sums, began))
@@ -171,7 +171,7 @@ class _Together:
             scores = _Sums(len(self.plans))
             with closing(feed(self.plans[:1], self.validation, self.scoring, self.mesh, None)) as batches:
                 for placed in batches:
-                    scores.add(self.score(self.state.weights, *placed))
+                    scores.add(self.score(self.state.weights, placed))
             held_out = scores.means()
         finite &= sums.finite
         scoring = time.perf_counter() - began - seconds

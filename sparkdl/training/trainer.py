@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from sparkdl.arrays import FEATURES, INTEGERS, LABEL, Parts
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network
-from sparkdl.training.data.batches import Rows, Shard, check_numbers, check_weights, lost_digits
+from sparkdl.training.data.batches import Shard, check_numbers, check_weights, lost_digits, named_parts
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.options import Training
@@ -38,7 +41,8 @@ def fit(
     network : Network
     data : tuple of arrays
         (features, labels) or (features, labels, weights): features (n, *input_shape); labels (n,) or (n, outputs);
-        sample weights (n,), by default 1.
+        sample weights (n,), by default 1. Features and labels may be mappings by name: {"features": ...} and
+        {"label": ...}.
     validation : tuple of arrays, optional
         Rows to score after every epoch.
     devices : int, default 1
@@ -86,7 +90,8 @@ def fit(
         result = train(plan, Share(shards, lengths[0], 0), Share(held_out, lengths[1], 0), mesh, report, initial)
         if result.failure:
             raise ValueError(result.failure)
-        lost = lost_digits(np.asarray(data[1], np.float64), plan.dtype)
+        labels = named_parts(data[1], LABEL)[LABEL]
+        lost = lost_digits(np.asarray(labels, np.float64), plan.dtype)
         notes = (
             [f"Labels hold {lost}; subtract a start from them and scale them, or set dtype to float64."] if lost else []
         )
@@ -95,14 +100,31 @@ def fit(
 
 def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = "rows") -> list[Shard]:
     """One shard a device, of rows dealt out like cards."""
-    features, labels, *weights = arrays
-    expected = plan.network.input_shape
-    features = np.asarray(features)
-    if features.shape[1:] != expected:
+    network, (features, labels, *weights) = plan.network, arrays
+    features, labels = named_parts(features, FEATURES), named_parts(labels, LABEL)
+    _check_names("features", features, network.inputs)
+    _check_names("labels", labels, {LABEL})
+    for name, expected in network.inputs.items():
+        if features[name].shape[1:] != expected:
+            raise ValueError(
+                f"The network takes rows of shape {expected}, received {features[name].shape[1:]}; reshape the "
+                "features."
+            )
+        if name in network.integers and features[name].dtype.kind not in "iu":
+            raise ValueError(
+                f"The network takes {name!r} as integers, received {features[name].dtype}; cast it to {INTEGERS}."
+            )
+    labels = {LABEL: Loss.of(plan.loss).encode(labels[LABEL], network.output_shape())}
+    shard = Shard.from_arrays(features, labels, *weights)
+    whole = shard.chunks[0]
+    check_weights(check_numbers(whole, plan.dtype), len(shard), which)
+    dealt = [slice(device, None, devices) for device in range(devices)]
+    return [Shard([jax.tree.map(itemgetter(chosen), whole)]) for chosen in dealt]
+
+
+def _check_names(what: str, received: Parts, expected: Collection[str]) -> None:
+    if received.keys() != set(expected):
         raise ValueError(
-            f"The network takes rows of shape {expected}, received {features.shape[1:]}; reshape the features."
+            f"{what} must have the names {', '.join(map(repr, expected))}, received "
+            f"{', '.join(map(repr, received)) or 'none'}; name what the network reads."
         )
-    labels = Loss.of(plan.loss).encode(np.asarray(labels), plan.network.output_shape())
-    whole = Shard.from_arrays(features, labels, *weights).chunks[0]
-    check_weights(check_numbers(whole.labels, whole.weights, plan.dtype), len(features), which)
-    return [Shard([Rows(*(part[device::devices] for part in whole))]) for device in range(devices)]

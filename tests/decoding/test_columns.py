@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights
 from sparkdl.decoding.layout import KINDS, Decoded, Layout, check_rows
 from sparkdl.spark.tasks.pandas_columns import from_pandas
-from sparkdl.spark.tasks.row_bytes import Intake, merged_notes, prepared, row_keys
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes, prepared, row_keys
 
 NAN, INFINITY = float("nan"), float("inf")
 VECTOR = pa.struct(
@@ -270,14 +270,18 @@ def test_a_refusal_names_column_problem_and_row() -> None:
 
 # Preparation
 
-INTAKE = Intake(
-    Layout(("x",), (4,), "float32"), "float32", "y", label_list=False, outputs=1, weight="w", validation="v"
-)
+
+def intake_of(layout: Layout, dtype: str, **others: Any) -> Intake:
+    """Of features in columns that this layout names, and labels in y."""
+    return Intake({"features": FeaturesPart(layout, dtype)}, {"label": LabelPart("y", False, 1)}, **others)
+
+
+INTAKE = intake_of(Layout(("x",), (4,), "float32"), "float32", weight="w", validation="v")
 
 
 def batch(column: pa.Array, labels: Any = None) -> pa.RecordBatch:
     count = len(column)
-    rows = {"features0": column, "label": pa.array(labels or list(range(count)), pa.float64())}
+    rows = {"features/features/0": column, "labels/label": pa.array(labels or list(range(count)), pa.float64())}
     rows |= {"weight": pa.array([1.5] * count), "validation": pa.array([0] * count)}
     return pa.RecordBatch.from_pydict(rows)
 
@@ -285,7 +289,7 @@ def batch(column: pa.Array, labels: Any = None) -> pa.RecordBatch:
 def keys_of(form: str, rows: slice = slice(None), dtype: str = "float32") -> list[int]:
     kind, values = FORMS[form]
     layout = Layout(("x",), (2, 2), dtype)
-    intake = Intake(layout, "uint8" if "bytes" in form else dtype, "y", False, 1, "w", "v")
+    intake = intake_of(layout, "uint8" if "bytes" in form else dtype, weight="w", validation="v")
     (made,) = prepared(iter([batch(pa.array(values, kind))]), intake)
     return made["key"].to_pylist()[rows]
 
@@ -301,8 +305,8 @@ def test_every_value_counts_for_a_key_and_keys_spread() -> None:
     numbers = np.zeros((256, 3))
     pixels = np.zeros((256, 4), np.uint8)
     pixels[:, 2] = np.arange(256)
-    keys = row_keys(pixels, numbers, "float32")
-    others = row_keys(pixels[:, ::-1].copy(), numbers, "float32")
+    keys = row_keys([(pixels, "float32")], numbers)
+    others = row_keys([(pixels[:, ::-1].copy(), "float32")], numbers)
     assert len({*keys, *others}) == 511  # the rows of zeros are equal
     for bit in range(64):
         share = ((keys >> bit) & 1).mean()
@@ -310,7 +314,32 @@ def test_every_value_counts_for_a_key_and_keys_spread() -> None:
     rng = np.random.default_rng(3)
     for dtype in ("float32", "float64"):
         whole = rng.integers(0, 4, (50_000, 12)).astype(dtype)
-        assert len(set(row_keys(whole, np.zeros((len(whole), 1)), dtype).tolist())) == len(np.unique(whole, axis=0))
+        assert len(set(row_keys([(whole, dtype)], np.zeros((len(whole), 1))).tolist())) == len(np.unique(whole, axis=0))
+
+
+def test_every_part_of_a_row_is_prepared_and_counts_for_its_key() -> None:
+    """Features of two parts, pixels and integers, and labels of two."""
+    layouts = Layout(("x",), (2,), "float32", binary="raw"), Layout(("a", "b"), (2,), "int32", "featuresCols")
+    parts = {"photo": FeaturesPart(layouts[0], "uint8"), "places": FeaturesPart(layouts[1], "int32")}
+    labels = {"kind": LabelPart("k", False, 3), "price": LabelPart("p", True, 2)}
+    columns: dict[str, Any] = {
+        "features/photo/0": pa.array([b"\1\2", b"\1\2", b"\1\3", b"\1\2", b"\1\2"]),
+        "features/places/0": pa.array([7, 8, 7, 7, 7], pa.int64()),
+        "features/places/1": pa.array([-1.0] * 5),
+        "labels/kind": pa.array([0, 0, 0, 1, 0]),
+        "labels/price": pa.array([[0.5, 2.0]] * 4 + [[0.5, 3.0]]),
+    }
+    intake = Intake(parts, labels)
+    made, _ = prepared(iter([pa.RecordBatch.from_pydict(columns)]), intake)
+    assert made.schema.names == ["key", *intake.parts, "weight", "validation", "note"]
+    assert len(set(made["key"].to_pylist())) == 5
+    assert made["features/photo"].to_pylist() == columns["features/photo/0"].to_pylist()
+    places = [np.frombuffer(row, "int32").tolist() for row in made["features/places"].to_pylist()]
+    assert places == [[7, -1], [8, -1], [7, -1], [7, -1], [7, -1]]
+    assert [np.frombuffer(row).tolist() for row in made["labels/price"].to_pylist()][-1] == [0.5, 3.0]
+    strange = columns | {"features/places/1": pa.array([-1.0, -1.0, 0.5, None, 1e10])}
+    *_, note = prepared(iter([pa.RecordBatch.from_pydict(strange)]), Intake(parts, labels, skip=True))
+    assert merged_notes(note["note"].to_pylist()[-1:], intake) == {"no integer": 2, "null": 1}
 
 
 def test_bad_rows_leave_the_preparation_as_notes() -> None:
@@ -318,11 +347,11 @@ def test_bad_rows_leave_the_preparation_as_notes() -> None:
     whole, note = prepared(iter([good, bad, good]), INTAKE)
     assert whole.num_rows == 1
     with pytest.raises(ValueError, match="featuresCol 'x' holds NaN, as in the row .* set handleInvalid to skip"):
-        merged_notes(note["note"].to_pylist(), INTAKE.layout)
+        merged_notes(note["note"].to_pylist(), INTAKE)
     skipping = Intake(**(vars(INTAKE) | {"skip": True}))
     *parts, note = prepared(iter([good, bad, bad]), skipping)
     assert [part.num_rows for part in parts] == [1, 1, 1]
-    assert merged_notes(note["note"].to_pylist() * 2, INTAKE.layout) == {"NaN": 4}
+    assert merged_notes(note["note"].to_pylist() * 2, INTAKE) == {"NaN": 4}
     assert list(prepared(iter([]), skipping)) == []
 
 
@@ -345,19 +374,19 @@ def test_minus_zero_is_the_zero_that_a_sparse_vector_leaves_out() -> None:
 @pytest.mark.parametrize("batches", [[[0, 1, 2]], [[0], [1], [2]], [[0, 2], [1]]])
 def test_columns_whose_widths_differ_between_a_fit_s_good_rows_are_refused(batches: list[list[int]]) -> None:
     layout = Layout(("a", "b"), (3,), "float32", "featuresCols")
-    intake = Intake(layout, "float32", "y", label_list=False, outputs=1, skip=True)
+    intake = intake_of(layout, "float32", skip=True)
     table = {
-        "features0": pa.array([[1.0], [1.0, 2.0], [1.0]]),
-        "features1": pa.array([[2.0, 3.0], [3.0], [2.0, 3.0]]),
+        "features/features/0": pa.array([[1.0], [1.0, 2.0], [1.0]]),
+        "features/features/1": pa.array([[2.0, 3.0], [3.0], [2.0, 3.0]]),
     }
 
     def notes(labels: list[Any]) -> list[str]:
-        whole = pa.RecordBatch.from_pydict(table | {"label": pa.array(labels, pa.float64())})
+        whole = pa.RecordBatch.from_pydict(table | {"labels/label": pa.array(labels, pa.float64())})
         made = [[*prepared(iter([whole.take(pa.array(rows))]), intake)][-1] for rows in batches]
         return [text for note in made for text in note["note"].to_pylist()]
 
-    assert merged_notes(notes([0, None, 1]), layout) == {"null": 1}
+    assert merged_notes(notes([0, None, 1]), intake) == {"null": 1}
     with pytest.raises(
         ValueError, match="must each hold as many values in every row, received rows of 1 \\+ 2 and of 2"
     ):
-        merged_notes(notes([0, 0, 1]), layout)
+        merged_notes(notes([0, 0, 1]), intake)

@@ -44,8 +44,9 @@ LENGTHS = {(5, 3): (2, 3), (8, 0): (0, 4), (4, 0, 3): (3, 0, 2)}  # rows to lear
 def write_shard(path: Path, rows: int) -> None:
     random = np.random.default_rng(rows)
     labels = random.integers(0, 2, rows).astype("int32")
-    written = Rows(random.normal(size=(rows, 4)), labels, random.uniform(1, 2, rows))
-    writer = ShardWriter(path, Rows(*(part[:0] for part in written)))
+    features = random.normal(size=(rows, 4))
+    written = Rows({"features": features}, {"label": labels}, random.uniform(1, 2, rows))
+    writer = ShardWriter(path, jax.tree.map(lambda part: part[:0], written))
     writer.append(written, random.permutation(rows))
     writer.close()
 

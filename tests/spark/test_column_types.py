@@ -197,7 +197,7 @@ def test_vectors_of_both_kinds_and_null_are_sent_with_lists_that_are_not_null(sp
     vectors = [Vectors.dense(1, 2, 0, 4), None, Vectors.sparse(4, [3], [4.0]), Vectors.sparse(4, [], [])]
     rows = spark.createDataFrame([(vector, at) for at, vector in enumerate(vectors)], StructType(VECTORS))
     model = a_model(network=NETWORK, handleInvalid="keep")
-    sent = rows.select(columns.features(rows, model).columns["features0"].alias("x")).collect()
+    sent = rows.select(columns.features(rows, model).columns["features/features/0"].alias("x")).collect()
     lists = [row.x and (row.x.indices, row.x.values) for row in sent]
     assert lists == [([], [1, 2, 0, 4]), None, ([3], [4.0]), ([], [])]
     dense = rows.select("id", F.when(F.col("features").isNotNull(), vector_to_array("features")).alias("features"))

@@ -67,7 +67,7 @@ def sent(rows: DataFrame, name: str, column: Column | None = None) -> pa.Array:
                 writer.write(batch)
             yield pa.record_batch({"file": pa.array([stream.getvalue().to_pybytes()])})
 
-    column = inputs(rows, name).columns["features0"] if column is None else column
+    column = inputs(rows, name).columns["features/features/0"] if column is None else column
     chosen = rows.select("id", column.alias("x"))
     files = [row.file for row in chosen.mapInArrow(as_files, "file binary").collect()]
     whole = pa.concat_tables([pa.ipc.open_stream(file).read_all() for file in files]).combine_chunks()
@@ -81,7 +81,7 @@ def lengths(column: pa.Array) -> list[int]:
 def check(rows: DataFrame, name: str, column: Column | None = None) -> pa.Array:
     """That the features, or the column in their stead, are VALUES, with row 5 null; gives them as they are sent."""
     found = sent(rows, name, column)
-    decoded = decode_features([found], inputs(rows, name).layout)
+    decoded = decode_features([found], inputs(rows, name).layouts["features"])
     np.testing.assert_array_equal(decoded.values, VALUES != 0 if name == "boolean" else VALUES)
     assert decoded.status.tolist() == [int(at == 5) for at in range(COUNT)]
     return found
@@ -126,21 +126,21 @@ def test_transform_is_given_bytes(stored: DataFrame, name: str) -> None:
         for (column,) in batches:
             yield pc.binary_length(column.field("bytes")).cast(pa.float64())
 
-    size = arrow_udf(sizes, DoubleType())(inputs(rows, name).columns["features0"])
+    size = arrow_udf(sizes, DoubleType())(inputs(rows, name).columns["features/features/0"])
     found = [row[0] for row in rows.orderBy("id").select(size).collect()]
     assert [value > 0 for value in found] == [at != 5 for at in range(COUNT)]
 
 
 def test_literals_are_sent_value_by_value(spark: SparkSession) -> None:
     rows = spark.range(2).withColumn("x", F.array_repeat(F.lit(2.5), WIDTH))
-    found = decode_features([sent(rows, "x")], inputs(rows, "x").layout)
+    found = decode_features([sent(rows, "x")], inputs(rows, "x").layouts["features"])
     assert found.values.tolist() == [[2.5] * WIDTH] * 2
 
 
 def test_short_rows_and_arrays_of_decimals_are_sent_as_they_are(spark: SparkSession) -> None:
     short = spark.createDataFrame([(0, [1.0, 2.0])], "id int, x array<double>")
     model = a_model(network=Network([Dense(1)], input_shape=(2,)), featuresCol="x")
-    assert not is_packed(short.select(columns.features(short, model).columns["features0"]).toArrow()[0].type)
+    assert not is_packed(short.select(columns.features(short, model).columns["features/features/0"]).toArrow()[0].type)
     decimals = spark.range(1).withColumn("x", F.array_repeat(F.lit(1), WIDTH).cast("array<decimal(3,1)>"))
     assert not is_packed(sent(decimals, "x").type)
 

@@ -91,7 +91,7 @@ def differences(session: SparkSession, path: str) -> Differences:
     """By operator and column: rows, how many were sent as bytes, and how many of all are not the same either way."""
     stored, ids = session.read.parquet(path), session.range(COUNT).withColumn("id", F.col("id").cast("int"))
     frames = {name: operator(stored, ids) for name, operator in OPERATORS.items()}
-    layout = columns.features(stored, _model("float")).layout
+    layout = columns.features(stored, _model("float")).layouts["features"]
 
     def compared(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -122,7 +122,8 @@ def _model(name: str) -> Any:
 def _both(frame: DataFrame, operator: str) -> DataFrame:
     chosen = [F.lit(operator).alias("operator")]
     for name in NAMES:
-        packed, (plain, _) = columns.features(frame, _model(name)).columns["features0"], columns.labels(frame, name)
+        packed = columns.features(frame, _model(name)).columns["features/features/0"]
+        plain, _ = columns.labels(frame, name)
         chosen += [packed.alias(f"{name}_packed"), plain.alias(f"{name}_plain")]
     return frame.select(*chosen)
 

@@ -278,7 +278,7 @@ def test_a_model_of_one_column_treats_bad_rows_as_others_do(
 def pieces(model: Any, batches: Iterator[Any]) -> Iterator[Any]:
     """What a Python worker makes of Arrow batches."""
     heads = {name: head for name, (head, _) in model._heads().items()}
-    scoring = model._scoring(Layout(("features",), (4,), "float32"), {})
+    scoring = model._scoring({"features": Layout(("features",), (4,), "float32")}, {})
     return results(batches, scoring, partial(weights_to_bytes, model._weights), heads, {"rawPrediction", "probability"})
 
 
@@ -324,14 +324,15 @@ def test_on_a_cpu_parts_fit_the_cache_and_calls_hold_several_parts_of_at_most_ba
     side: int, most: int, platform: str, expected: tuple[int, int]
 ) -> None:
     network = Network([Network([Rescale(1 / 255)]), Flatten(), Dense(1)], input_shape=(side, side))
-    scoring = a_model(network=network, batchSize=most)._scoring(Layout(("features",), (side, side), "float32"), {})
+    layouts = {"features": Layout(("features",), (side, side), "float32")}
+    scoring = a_model(network=network, batchSize=most)._scoring(layouts, {})
     assert forward.call_rows(scoring, platform) == expected
 
 
 def test_calls_that_give_wide_activations_hold_fewer_rows() -> None:
     network = Network([Dense(4096), Dense(1)], input_shape=(4,))
-    layout = Layout(("features",), (4,), "float32")
-    narrow, wide = (a_model(network=network)._scoring(layout, found) for found in ({}, {"dense_1": "hidden"}))
+    layouts = {"features": Layout(("features",), (4,), "float32")}
+    narrow, wide = (a_model(network=network)._scoring(layouts, found) for found in ({}, {"dense_1": "hidden"}))
     assert [forward.call_rows(each, "cpu") for each in (narrow, wide)] == [(1024, 8), (248, 8)]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from row_cases import chosen, rows_of
 
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.layout import Layout
@@ -35,7 +36,7 @@ def test_every_row_comes_once_an_epoch_and_padding_weighs_nothing(plan: Plan) ->
         epoch = list(batches(numbered(share), plan, worker, epoch_order(share, 3, 1, worker)))
         assert len(epoch) == plan.steps
         seen: list[int] = []
-        for features, labels, weights in epoch:
+        for features, labels, weights in (rows.each().values() for rows in epoch):
             real = weights > 0
             assert len(features) == len(labels) == len(weights) == plan.rows
             assert set(weights) <= {0.0, 1.0}
@@ -66,7 +67,7 @@ def test_the_order_is_a_permutation_of_seed_epoch_and_worker() -> None:
 
 def test_an_order_is_kept() -> None:
     order = np.array([4, 0, 3, 1, 2])
-    taken = np.concatenate([rows.labels for rows in batches(numbered(5), Plan((5,), 1), 0, order)])
+    taken = np.concatenate([rows.labels["label"] for rows in batches(numbered(5), Plan((5,), 1), 0, order)])
     np.testing.assert_array_equal(taken, order + 1)
 
 
@@ -128,20 +129,21 @@ def test_a_shard_on_disk_gives_what_was_written_in_the_order_of_keys(
     features: str, label_dtype: str, label_shape: tuple[int, ...], sizes: tuple[int, ...], tmp_path: Path
 ) -> None:
     count = sum(sizes)
-    rows = Rows(
+    rows = rows_of(
         RANDOM.integers(0, 256, (count, 2, 3, 1)).astype(features),
         RANDOM.integers(0, 9, (count, *label_shape)).astype(label_dtype),
         RANDOM.random(count),
     )
+    rows.features["places"] = RANDOM.integers(-9, 9, (count, 2)).astype("int32")
     keys = RANDOM.permutation(count) * 10**15
-    writer = ShardWriter(tmp_path / "shard.arrow", Rows(*(part[:0] for part in rows)))
+    writer = ShardWriter(tmp_path / "shard.arrow", chosen(rows, slice(0)))
     for part in np.split(np.arange(count), np.cumsum(sizes)[:-1]) if sizes else []:
-        writer.append(Rows(*(array[part] for array in rows)), keys[part])
+        writer.append(chosen(rows, part), keys[part])
     writer.close()
     shard = open_shard(tmp_path / "shard.arrow")
     assert writer.rows == len(shard) == count
     every = shard.take(np.arange(count), count)
-    for got, written in zip(every, rows, strict=True):
+    for got, written in zip(every.each().values(), rows.each().values(), strict=True):
         assert got.dtype == written.dtype
         np.testing.assert_array_equal(got, written[np.argsort(keys)])
 
@@ -158,20 +160,20 @@ def test_a_shard_of_image_files_gives_their_pixels_when_they_are_taken(
     files[3] = pixels[3].tobytes()  # a row may hold its values, too
     layout, labels = Layout(("x",), (4, 5, 3), "float32"), np.arange(7)
 
-    def rows(chosen: slice) -> Rows:
-        part = ImageFiles(pa.array(files[chosen], pa.binary()), layout)
-        return Rows(part, labels[chosen], np.ones(7)[chosen])  # type: ignore[arg-type]
+    def rows(which: slice) -> Rows:
+        part = ImageFiles(pa.array(files[which], pa.binary()), layout)
+        return rows_of(part, labels[which], np.ones(7)[which])
 
     writer = ShardWriter(tmp_path / "shard", rows(slice(0)))
-    for chosen in (slice(0, 4), slice(4, 7)):
-        writer.append(rows(chosen), -np.arange(7)[chosen])
+    for which in (slice(0, 4), slice(4, 7)):
+        writer.append(rows(which), -np.arange(7)[which])
     writer.close()
     assert writer.bytes < len(b"".join(files)) + 7 * 100
     shard = open_shard(tmp_path / "shard")
     taken = shard.take(np.array([0, 6, 3, 2]), 5)
-    np.testing.assert_array_equal(taken.labels, [6, 0, 3, 4, 0])
-    np.testing.assert_array_equal(taken.features, [*pixels[[6, 0, 3, 4]], np.zeros((4, 5, 3))])
-    assert taken.features.dtype == np.uint8 and shard.chunks[0].features.shape == (4, 4, 5, 3)
+    np.testing.assert_array_equal(taken.labels["label"], [6, 0, 3, 4, 0])
+    np.testing.assert_array_equal(taken.features["features"], [*pixels[[6, 0, 3, 4]], np.zeros((4, 5, 3))])
+    assert taken.features["features"].dtype == np.uint8 and shard.chunks[0].features["features"].shape == (4, 4, 5, 3)
 
     decoding: list[str] = []
     monkeypatch.setattr(ImageFiles, "__getitem__", lambda self, rows: decoding.append(threading.current_thread().name))
@@ -191,23 +193,23 @@ def test_arrival_order_does_not_matter(tmp_path: Path) -> None:
     labels, keys = np.arange(9), np.array([5, 3, 8, 1, 0, 7, 2, 6, 4])
     taken = []
     for name, arrival in (("one", np.arange(9)), ("other", np.arange(9)[::-1])):
-        writer = ShardWriter(tmp_path / name, Rows(np.zeros((0, 1)), labels[:0], np.zeros(0)))
+        writer = ShardWriter(tmp_path / name, rows_of(np.zeros((0, 1)), labels[:0], np.zeros(0)))
         for chunk in np.split(arrival, 3):
-            writer.append(Rows(np.zeros((3, 1)), labels[chunk], np.ones(3)), keys[chunk])
+            writer.append(rows_of(np.zeros((3, 1)), labels[chunk], np.ones(3)), keys[chunk])
         writer.close()
-        taken.append(open_shard(tmp_path / name).take(np.array([0, 8, 4, 4, 1]), 6).labels)
+        taken.append(open_shard(tmp_path / name).take(np.array([0, 8, 4, 4, 1]), 6).labels["label"])
     np.testing.assert_array_equal(taken, [[4, 2, 8, 8, 3, 0]] * 2)
 
 
 def test_an_open_shard_is_a_view_of_the_file(tmp_path: Path) -> None:
-    writer = ShardWriter(tmp_path / "shard", Rows(np.zeros((0, 4), "uint8"), np.zeros(0, "int32"), np.zeros(0)))
+    writer = ShardWriter(tmp_path / "shard", rows_of(np.zeros((0, 4), "uint8"), np.zeros(0, "int32"), np.zeros(0)))
     for first in (0, 8):
         writer.append(
-            Rows(np.full((8, 4), first, "uint8"), np.arange(8, dtype="int32"), np.ones(8)), np.arange(8) + first
+            rows_of(np.full((8, 4), first, "uint8"), np.arange(8, dtype="int32"), np.ones(8)), np.arange(8) + first
         )
     writer.close()
     for chunk in open_shard(tmp_path / "shard").chunks:
-        for part in chunk:
+        for part in chunk.each().values():
             assert not part.flags.owndata and not part.flags.writeable
 
 
@@ -216,7 +218,7 @@ def test_chunks_are_one_shard() -> None:
     shard = Shard(chunks)
     assert len(shard) == 7
     rows = shard.take(np.array([6, 0, 2, 3]), 5)
-    np.testing.assert_array_equal(rows.labels, [4, 1, 3, 1, 0])
+    np.testing.assert_array_equal(rows.labels["label"], [4, 1, 3, 1, 0])
     np.testing.assert_array_equal(rows.weights, [1, 1, 1, 1, 0])
 
 

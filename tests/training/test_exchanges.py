@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import Mesh
+from row_cases import chosen, rows_of
 
 from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Dense
@@ -39,7 +40,7 @@ Shares = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 
 RANDOM = np.random.default_rng(29)
-ROWS = Rows(RANDOM.normal(size=(24, 4)), RANDOM.integers(0, 3, 24).astype("int32"), RANDOM.uniform(0.5, 2, 24))
+ROWS = rows_of(RANDOM.normal(size=(24, 4)), RANDOM.integers(0, 3, 24).astype("int32"), RANDOM.uniform(0.5, 2, 24))
 NETWORK = Network([Dense(3, kernel_initializer="zeros", name="only")], input_shape=(4,))
 SHARES = [(24,), (12, 12), (15, 0, 9)]
 STEP_SIZE = 0.3
@@ -63,7 +64,7 @@ def plan(exchange: Exchange, optimizer: Optimizer = SGD(), **options: Any) -> Tr
 
 def trained(training: Training, shares: Shares, rows: Rows = ROWS) -> Any:
     parts = pairwise([0, *accumulate(shares)])
-    shards = [Shard.from_arrays(*(part[first:last] for part in rows)) for first, last in parts]
+    shards = [Shard.from_arrays(*chosen(rows, slice(first, last))) for first, last in parts]
     mesh = Mesh(np.array(jax.local_devices()[: len(shares)]), (WORKERS,))
     with jax.enable_x64(training.dtype == "float64"):
         return train(training, Share(shards, shares, 0), Share([], (), 0), mesh)
@@ -85,7 +86,7 @@ class Worker:
 
     def gradient(self, taken: slice) -> tuple[list[Array], float]:
         """Sum over these rows of weight times derivative; the sum of their weights."""
-        x, labels, weights = (part[taken] for part in self.rows)
+        x, labels, weights = (part[taken] for part in self.rows.each().values())
         scores = x @ self.kernel + self.bias
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         slopes = (powers / powers.sum(axis=1, keepdims=True) - np.eye(3)[labels]) * weights[:, None]
@@ -100,10 +101,7 @@ class Worker:
 def averaged(shares: Shares, frequency: int, states: bool, decay: float, rates: list[float]) -> list[Worker]:
     """Two epochs of local steps with weighted means every `frequency` steps and at an epoch's end."""
     starts, schedule = [0, *accumulate(shares[:-1])], Plan(shares, 6)
-    workers = [
-        Worker(Rows(*(part[start : start + share] for part in ROWS)))
-        for start, share in zip(starts, shares, strict=True)
-    ]
+    workers = [Worker(chosen(ROWS, slice(start, start + share))) for start, share in zip(starts, shares, strict=True)]
     for number in range(2 * schedule.steps):
         step = number % schedule.steps
         for rank, worker in enumerate(workers):
@@ -169,7 +167,7 @@ def test_a_run_that_was_interrupted_ends_with_the_weights_of_one_that_was_not(
     exchange: Exchange, unit: str, every: int, tmp_path: Path
 ) -> None:
     options = {"exchange": exchange, "optimizer": "adam", "batch_size": 5, "devices": 3, "epochs": 3}
-    rows, seen = (ROWS.features.astype("float32"), ROWS.labels), 0
+    rows, seen = (ROWS.features["features"].astype("float32"), ROWS.labels["label"]), 0
 
     def interrupt(message: dict[str, Any]) -> None:
         nonlocal seen
@@ -258,7 +256,7 @@ def test_rows_that_weigh_nothing_move_nothing() -> None:
     rows = ROWS._replace(weights=np.where(np.arange(24) < 12, ROWS.weights, 0))  # all of the second worker's
     exchange = ParameterAveraging(2)
     both = trained(plan(exchange), (12, 12), rows)
-    alone = trained(plan(exchange, batch_size=3), (12,), Rows(*(part[:12] for part in rows)))
+    alone = trained(plan(exchange, batch_size=3), (12,), chosen(rows, slice(12)))
     np.testing.assert_allclose(kernel(both), kernel(alone), rtol=1e-12)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from row_cases import chosen, rows_of
 
 from sparkdl import Network
 from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
@@ -20,7 +21,8 @@ from sparkdl.training.records.probe import BINS
 NETWORK = Network([Dense(3, name="hidden", l2=0.1), Tanh(), Network([Dense(1)], name="head")], input_shape=(2,))
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(6, 2)).astype("float32")
-ROWS = (X, RANDOM.normal(size=(6, 1)).astype("float32"), np.array([1, 2, 1, 0.5, 3, 0], "float32"))
+Y = RANDOM.normal(size=(6, 1)).astype("float32")
+ROWS = rows_of(X, Y, np.array([1, 2, 1, 0.5, 3, 0], "float32"))
 RECORD = {
     "loss": 0.5,
     "metric": 0.75,
@@ -130,7 +132,7 @@ def test_the_spread_of_weights_and_the_size_of_updates_are_numpys(epoch: dict[st
 
 def test_gradients_and_activations_are_those_of_the_rows_by_their_weights(epoch: dict[str, tuple[int, Any]]) -> None:
     parts = {name: array.astype("float64") for name, array in arrays(BEFORE).items()}
-    x, labels, row_weights = (part.astype("float64") for part in ROWS)
+    x, labels, row_weights = (part.astype("float64") for part in ROWS.each().values())
     total = row_weights.sum()
     below = x @ parts["hidden/kernel"] + parts["hidden/bias"]
     hidden = np.tanh(below)
@@ -180,8 +182,8 @@ def test_random_layers_frozen_weights_and_values_that_are_not_finite_are_borne(t
 
 def test_rows_that_weigh_nothing_have_no_gradients_and_many_cost_no_more(tmp_path: Path) -> None:
     log = writer(tmp_path)
-    many = [np.repeat(part, 100, axis=0) for part in ROWS]
-    log.epoch(1, RECORD, BEFORE, AFTER, (*many[:2], np.arange(600) >= PROBED_ROWS))
+    many = chosen(ROWS, np.repeat(np.arange(6), 100))
+    log.epoch(1, RECORD, BEFORE, AFTER, many._replace(weights=np.arange(600) >= PROBED_ROWS))
     log.close()
     assert {tag.split("/")[0] for tag in shown(tmp_path)} == {"epoch", "weights", "update_ratio"}
 

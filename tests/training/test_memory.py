@@ -40,8 +40,9 @@ def watch():
 threading.Thread(target=watch, daemon=True).start()
 path, rows, shape = Path(sys.argv[1]), int(sys.argv[2]), (64, 64, 3)
 random = np.random.default_rng(0)
-writer = ShardWriter(path, Rows(np.zeros((0, *shape), "uint8"), np.zeros(0, "int32"), np.zeros(0)))
-part = Rows(random.integers(0, 256, (1000, *shape), dtype="uint8"), np.arange(1000, dtype="int32") % 2, np.ones(1000))
+classes = np.arange(1000, dtype="int32") % 2
+part = Rows({"features": random.integers(0, 256, (1000, *shape), dtype="uint8")}, {"label": classes}, np.ones(1000))
+writer = ShardWriter(path, jax.tree.map(lambda array: array[:0], part))
 for _ in range(rows // 1000):
     writer.append(part, random.integers(-(2**62), 2**62, 1000))
 writer.close()

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from row_cases import rows_of
 
 from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Relu
 from sparkdl.layers.factored import Factored
+from sparkdl.training.data.batches import Rows
 from sparkdl.training.step import micro_batches, step
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
 from sparkdl.weights import named_arrays
@@ -48,10 +50,11 @@ def test_training_in_parts_equals_training_on_whole_batches(dtype: str, monkeypa
 def test_sums_of_parts_add_arrays_and_collect_factored_rows() -> None:
     x, dy = (jnp.asarray(RANDOM.integers(-3, 4, (7, n)), "float32") for n in (2, 3))
 
-    def sums(part: jax.Array, x: jax.Array, dy: jax.Array) -> dict[str, Any]:
+    def sums(part: jax.Array, rows: Rows) -> dict[str, Any]:
+        x, dy = rows.features["features"], rows.labels["label"]
         return {"bias": dy.sum(axis=0), "kernel": Factored(x, dy), "parts": jnp.ones_like(part)}
 
-    result = jax.jit(lambda *rows: summed_over_parts(sums, 3, rows))(x, dy)
+    result = jax.jit(lambda rows: summed_over_parts(sums, 3, rows))(rows_of(x, dy, jnp.ones(7)))
     assert result["parts"] == 3
     np.testing.assert_array_equal(result["bias"], dy.sum(axis=0))
     assert result["kernel"].rows.shape == (9, 2)

@@ -20,6 +20,7 @@ import optax
 import pytest
 from jax import lax
 from jax.sharding import Mesh
+from row_cases import chosen, rows_of
 
 from sparkdl import Network, optimizers
 from sparkdl.initializers import Initializer
@@ -58,9 +59,9 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 STEP_SIZE = 0.05
 
 RANDOM = np.random.default_rng(17)
-PLAIN = Rows(RANDOM.normal(size=(24, 4)).astype("float32"), RANDOM.integers(0, 3, 24).astype("int32"), np.ones(24))
+PLAIN = rows_of(RANDOM.normal(size=(24, 4)).astype("float32"), RANDOM.integers(0, 3, 24).astype("int32"), np.ones(24))
 WEIGHTED = PLAIN._replace(weights=np.tile([0.5, 2, 0.25, 0, 3, 1, 1.75, 0.5], 3))
-IMAGES = PLAIN._replace(features=RANDOM.integers(0, 256, (24, 6, 6, 2)).astype("uint8"))
+IMAGES = PLAIN._replace(features={"features": RANDOM.integers(0, 256, (24, 6, 6, 2)).astype("uint8")})
 
 # A bias before a batch normalization has gradient 0, of whose rounding an optimizer that normalizes would make a step.
 NETWORK = Network(
@@ -92,7 +93,7 @@ def training(network: Network, optimizer: Optimizer = OPTIMIZERS[0], **options: 
 def trained(plan: Training, rows: Rows, shares: Shares) -> Any:
     """The weights after training with one worker for each share."""
     parts = pairwise([0, *accumulate(shares)])
-    shards = [Shard.from_arrays(*(part[first:last] for part in rows)) for first, last in parts]
+    shards = [Shard.from_arrays(*chosen(rows, slice(first, last))) for first, last in parts]
     mesh = Mesh(np.array(jax.local_devices()[: len(shares)]), (WORKERS,))
     with jax.enable_x64(plan.dtype == "float64"):
         return train(plan, Share(shards, shares, 0), Share([], (), 0), mesh).weights
@@ -133,8 +134,9 @@ def derivative(outputs: Outputs, learned: Any, weights: Any, rows: Rows) -> tupl
     """Derivative of the mean cross-entropy plus penalties by the learned weights; the new statistics."""
 
     def objective(learned: Any) -> tuple[Array, Any]:
-        scores, averages, penalty = outputs(updated(weights, learned), jnp.asarray(rows.features), rows.weights)
-        losses = jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, rows.labels[:, None], axis=1)[:, 0]
+        x, classes = jnp.asarray(rows.features["features"]), rows.labels["label"][:, None]
+        scores, averages, penalty = outputs(updated(weights, learned), x, rows.weights)
+        losses = jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, classes, axis=1)[:, 0]
         return (rows.weights * losses).sum() / rows.weights.sum() + penalty, averages
 
     slopes, averages = jax.grad(objective, has_aux=True)(learned)
@@ -152,7 +154,8 @@ def trained_by_one_process(plan: Training, rows: Rows, shares: Shares, outputs: 
     """The weights after a loop over the rows that workers with these shares together take in every step."""
     weights = trained(replace(plan, epochs=0), rows, (24,))
     schedule, starts = Plan(shares, plan.batch_size), [0, *accumulate(shares[:-1])]
-    rows = Rows(rows.features.astype(plan.dtype), rows.labels, rows.weights.astype(plan.dtype))
+    features, labels = rows.features["features"].astype(plan.dtype), rows.labels["label"]
+    rows = rows_of(features, labels, rows.weights.astype(plan.dtype))
     with jax.enable_x64(plan.dtype == "float64"):
         init, update = rule(Optimizer.of(plan.optimizer), schedule.steps, plan.epochs)
         learned = plan.network.learned(weights)
@@ -164,7 +167,7 @@ def trained_by_one_process(plan: Training, rows: Rows, shares: Shares, outputs: 
             ]
             for step in range(schedule.steps):
                 taken = [order[slice(*schedule.bounds(worker, step))] for worker, order in enumerate(orders)]
-                batch = Rows(*(part[np.concatenate(taken)] for part in rows))
+                batch = chosen(rows, np.concatenate(taken))
                 slopes, averages = derivative(outputs, learned, weights, batch)
                 changes, state = update(slopes, state, learned)
                 learned = optax.apply_updates(learned, changes)
@@ -225,7 +228,8 @@ def test_few_rows_of_a_large_kernel_are_exchanged_instead_of_its_gradient(
     monkeypatch.setattr(lax, "all_gather", lambda *arguments: gathers.append(arguments) or gather(*arguments))
     network = Network([Dense(200, kernel_initializer=Waves()), Tanh(), Dense(3)], input_shape=(inputs,))
     plan = training(network, batch_size=24)
-    rows = PLAIN._replace(features=IMAGES.features.reshape(24, -1)[:, :inputs] / 255, weights=WEIGHTED.weights)
+    features = IMAGES.features["features"].reshape(24, -1)[:, :inputs] / 255
+    rows = rows_of(features, PLAIN.labels["label"], WEIGHTED.weights)
     alone = trained(plan, rows, (24,))
     assert not gathers
     assert_close(trained(plan, rows, (13, 0, 11)), alone)
@@ -252,16 +256,16 @@ def test_rows_come_in_order_without_shuffling() -> None:
 @pytest.mark.parametrize("shares", [(24,), (21, 0, 3)], ids=str)
 def test_a_weight_counts_as_often_as_the_row_repeated(shares: Shares) -> None:
     counts = np.array([3, 1, 0, 2, 5, 1, 1, 4] * 3)
-    repeated = Rows(*(np.repeat(part, counts, axis=0) for part in PLAIN))
+    repeated = chosen(PLAIN, np.repeat(np.arange(24), counts))
     plan = training(NETWORK, AdamW(), batch_size=1000)
     weighted = trained(plan, PLAIN._replace(weights=counts), shares)
-    assert_close(weighted, trained(plan, repeated, (len(repeated.labels),)))
+    assert_close(weighted, trained(plan, repeated, (len(repeated.weights),)))
 
 
 def test_a_step_of_rows_that_weigh_nothing_changes_nothing() -> None:
     plan = training(NETWORK, shuffle=False, epochs=1)
     rows = PLAIN._replace(weights=np.repeat([1.0, 0.0, 1.0], 8))
-    remaining = Rows(*(np.delete(part, np.s_[8:16], axis=0) for part in rows))
+    remaining = chosen(rows, np.delete(np.arange(24), np.s_[8:16]))
     assert_close(trained(plan, rows, (24,)), trained(plan, remaining, (16,)))
 
 
@@ -284,6 +288,6 @@ def test_the_seed_decides_every_bit() -> None:
 def test_every_worker_and_every_step_drops_other_inputs(shares: Shares, epochs: int, sums: int) -> None:
     """Inputs of 1 and a kernel of 0: an input's weights move once for every time that it is not dropped."""
     network = Network([Dropout(0.5), Dense(3, kernel_initializer="zeros")], input_shape=(64,))
-    ones = Rows(np.ones((len(shares), 64)), np.zeros(len(shares), "int32"), np.ones(len(shares)))
+    ones = rows_of(np.ones((len(shares), 64)), np.zeros(len(shares), "int32"), np.ones(len(shares)))
     kernel = trained(training(network, epochs=epochs), ones, shares)["dense_1"]["kernel"]
     assert len(np.unique(kernel[:, 0].round(9))) == sums

@@ -10,12 +10,13 @@ import numpy as np
 import optax
 import pytest
 from jax.sharding import Mesh
+from row_cases import chosen, rows_of
 
 from sparkdl import Network
 from sparkdl.layers import Dense
 from sparkdl.optimizers import LAMB, AdaGrad, Adam, AdamW, AdaptiveMoments, Lion, Momentum, Optimizer, RMSProp
 from sparkdl.training import AllReduce, Exchange, ShardedAllReduce, Training, together
-from sparkdl.training.data.batches import Rows, Shard
+from sparkdl.training.data.batches import Shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.results import Result
@@ -25,7 +26,7 @@ from sparkdl.weights import named_arrays
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
 RANDOM = np.random.default_rng(5)
-ROWS = Rows(
+ROWS = rows_of(
     RANDOM.normal(size=(24, 4)).astype("float32"), RANDOM.integers(0, 3, 24).astype("int32"), RANDOM.uniform(0, 2, 24)
 )
 SIZES = 20, 5, 15, 3  # of the arrays, which two workers or three can rarely divide without a remainder
@@ -36,7 +37,7 @@ PLAN = Training(NETWORK, exchange=ShardedAllReduce(), step_size=0.05, epochs=2, 
 def share(shares: tuple[int, ...]) -> tuple[Share, Share, Mesh]:
     """The rows dealt out, no held out ones, and the workers."""
     parts = pairwise([0, *accumulate(shares)])
-    shards = [Shard.from_arrays(*(part[first:last] for part in ROWS)) for first, last in parts]
+    shards = [Shard.from_arrays(*chosen(ROWS, slice(first, last))) for first, last in parts]
     return Share(shards, shares, 0), Share([], (), 0), Mesh(np.array(jax.local_devices()[: len(shares)]), (WORKERS,))
 
 

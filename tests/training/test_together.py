@@ -9,13 +9,14 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import Mesh
+from row_cases import chosen, rows_of
 
 from sparkdl import Network
 from sparkdl.initializers import GlorotUniform
 from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Rescale, Tanh
 from sparkdl.optimizers import SGD, AdamW
 from sparkdl.training import Training, together
-from sparkdl.training.data.batches import Rows, Shard
+from sparkdl.training.data.batches import Shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.results import Result
@@ -23,7 +24,7 @@ from sparkdl.training.step import programs
 from sparkdl.weights import named_arrays
 
 RANDOM = np.random.default_rng(4)
-ROWS = Rows(RANDOM.normal(size=(23, 4)).astype("float32"), RANDOM.integers(0, 3, 23).astype("int32"), np.ones(23))
+ROWS = rows_of(RANDOM.normal(size=(23, 4)).astype("float32"), RANDOM.integers(0, 3, 23).astype("int32"), np.ones(23))
 # A bias before a batch normalization has gradient 0, of whose rounding AdamW would make a step.
 NETWORK = Network([Dense(5, bias=False), BatchNorm(), Tanh(), Dropout(0.3), Dense(3, l2=0.01)], input_shape=(4,))
 PLAN = Training(NETWORK, optimizer=AdamW(weight_decay=0.1), step_size=0.05, epochs=2, batch_size=6, seed=3)
@@ -32,7 +33,7 @@ PLAN = Training(NETWORK, optimizer=AdamW(weight_decay=0.1), step_size=0.05, epoc
 def share(sizes: tuple[int, ...]) -> Share:
     """The rows dealt out to workers of one process."""
     bounds = np.cumsum([0, *sizes])
-    parts = [Rows(*(part[first:last] for part in ROWS)) for first, last in zip(bounds, bounds[1:], strict=False)]
+    parts = [chosen(ROWS, slice(first, last)) for first, last in zip(bounds, bounds[1:], strict=False)]
     return Share([Shard([part]) for part in parts], sizes, 0)
 
 

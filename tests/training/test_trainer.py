@@ -6,14 +6,16 @@ import math
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sparkdl import Network, training
-from sparkdl.layers import BatchNorm, Dense, Dropout, Flatten, Rescale, Tanh
+from sparkdl.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Parallel, Rescale, Tanh
 from sparkdl.training import EarlyStopping, Result, Training
 from sparkdl.training.records import meter
 from sparkdl.weights import named_arrays
@@ -31,7 +33,101 @@ def assert_same_weights(one: Result, other: Result, tolerance: float = 0.0) -> N
         np.testing.assert_allclose(array, expected, rtol=0, atol=tolerance, err_msg=name)
 
 
+@dataclass(frozen=True)
+class Lookup(Layer):
+    """A row of a table for each integer: x (batch, values) of int32, y (batch, values * width)."""
+
+    width: int = 3
+    size: int = 400
+
+    takes_integers = True  # type: ignore[assignment]
+
+    def init(self, key: Any, input_shape: tuple[int, ...]) -> Any:
+        return {"table": jax.random.normal(key, (self.size, self.width))}
+
+    def forward(self, weights: Any, x: Any) -> Any:
+        return weights["table"][x].reshape(len(x), -1)
+
+
+@dataclass(frozen=True)
+class Pair(Network):
+    """A network of two inputs, of which the first layer reads the values of one after those of the other."""
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...]]:
+        return {"left": (2,), "right": (1,)}
+
+    def read(self, features: Any, dtype: Any) -> Any:
+        return jnp.concatenate([features[name].astype(dtype) for name in self.inputs], axis=1)
+
+
 # What it learns
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_integers_stay_integers_whatever_layers_compute_in(dtype: str) -> None:
+    """300 and 301, which bfloat16 rounds to one number, have rows of their own, and only rows that occur move."""
+    numbers = np.array([[300], [301], [7]] * 8)
+    network = Network([Lookup(), Dense(3)], input_shape=(1,))
+    options = {"optimizer": "sgd", "step_size": 1.0, "epochs": 40, "batch_size": 24, "dtype": dtype}
+    result = training.fit(network, (numbers, np.tile([0, 1, 2], 8)), **options)
+    assert result.history[-1].metric == 1
+    start = Training(network).network.init(0)["lookup_0"]["table"]
+    moved = np.flatnonzero((result.weights["lookup_0"]["table"] != np.asarray(start)).any(axis=1))
+    assert moved.tolist() == [7, 300, 301]
+
+
+def test_a_table_trains_as_a_dense_layer_does_on_one_hot_rows() -> None:
+    numbers, labels = RANDOM.integers(0, 6, 40), RANDOM.integers(0, 2, 40)
+    looked, dense = (
+        Network([first, Dense(2)], input_shape=shape)
+        for first, shape in ((Lookup(4, 6), (1,)), (Dense(4, bias=False), (6,)))
+    )
+    table = {"table": RANDOM.normal(size=(6, 4))}, {"kernel": RANDOM.normal(size=(6, 4))}
+    table[1]["kernel"] = table[0]["table"]
+    head = {"kernel": RANDOM.normal(size=(4, 2)), "bias": np.zeros(2)}
+    options = {"optimizer": "sgd", "step_size": 0.3, "epochs": 5, "batch_size": 16, "dtype": "float64"}
+    one = training.fit(looked, (numbers[:, None], labels), initial={"lookup_0": table[0], "dense_1": head}, **options)
+    rows = np.eye(6)[numbers]
+    other = training.fit(dense, (rows, labels), initial={"dense_0": table[1], "dense_1": head}, **options)
+    np.testing.assert_allclose(one.weights["lookup_0"]["table"], other.weights["dense_0"]["kernel"], atol=1e-12)
+    assert abs(one.weights["lookup_0"]["table"] - table[0]["table"]).max() > 0.01
+
+
+def test_what_reads_integers_is_refused_other_numbers_and_other_places() -> None:
+    with pytest.raises(ValueError, match="takes 'features' as integers, received float64; cast it to int32"):
+        training.fit(Network([Lookup(), Dense(3)], input_shape=(2,)), (X, LABELS))
+    with pytest.raises(ValueError, match="Layer 'lookup_1' reads integers, which only a network's input holds"):
+        Network([Dense(2), Lookup()], input_shape=(2,))
+    with pytest.raises(ValueError, match="Layer 'lookup_0' reads integers"):
+        Parallel([Lookup(), Dense(2)])
+
+
+def test_features_and_labels_may_come_by_name() -> None:
+    plain, named = (
+        training.fit(LINEAR, rows, epochs=2)
+        for rows in ((X, LABELS, WEIGHTS), ({"features": X}, {"label": LABELS}, WEIGHTS))
+    )
+    assert_same_weights(plain, named)
+    with pytest.raises(ValueError, match="features must have the names 'features', received 'x'; name what the netw"):
+        training.fit(LINEAR, ({"x": X}, LABELS))
+    with pytest.raises(ValueError, match="labels must have the names 'label', received none"):
+        training.fit(LINEAR, (X, {}))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_network_of_two_inputs_trains_as_one_of_both_in_one(devices: int) -> None:
+    """Parts keep dtypes of their own: one is of pixels."""
+    left, right = X.astype("float32"), RANDOM.integers(0, 256, (50, 1)).astype("uint8")
+    layers, options = [Dense(4), Tanh(), Dense(3)], {"epochs": 3, "batch_size": 8, "devices": devices}
+    both = np.concatenate([left, right], axis=1)
+    data = ({"left": left, "right": right}, LABELS, WEIGHTS), (both, LABELS, WEIGHTS)
+    one, other = (
+        training.fit(kind(layers, input_shape=(3,)), rows, validation=rows, **options)
+        for kind, rows in zip((Pair, Network), data, strict=True)
+    )
+    assert_same_weights(one, other)
+    assert [epoch[:4] for epoch in one.history] == [epoch[:4] for epoch in other.history]
 
 
 def test_a_disk_is_told_from_the_ring_around_it() -> None:

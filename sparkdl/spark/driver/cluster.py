@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from sparkdl.arrays import LABEL
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.spark.driver import progress
@@ -178,7 +179,7 @@ def fit(
         finally:
             for given in sent.values():
                 release(given)
-    return _assembled(records, data, began, prepared.intake.label)
+    return _assembled(records, data, began, prepared.intake.labels[LABEL].column)
 
 
 def _sent(session: SparkSession, initial: Sequence[Weights | None]) -> dict[Any, Callable[[], bytes]]:

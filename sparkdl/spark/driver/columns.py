@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from sparkdl.arrays import kept_dtype
+from sparkdl.arrays import INTEGERS, kept_dtype
 from sparkdl.decoding.images import require_pillow
 from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
 from sparkdl.spark.driver.catalyst import pack_column
@@ -53,15 +53,16 @@ class Inputs(NamedTuple):
     Attributes
     ----------
     columns : dict of Column
-        features0, features1, ...
-    layout : Layout
-    dtype : str
-        Of the decoded features: uint8, float32 or float64.
+        features/NAME/0, features/NAME/1, ... for the part of that name.
+    layouts : dict of Layout
+        By part.
+    dtypes : dict of str
+        By part, of the decoded features: uint8, int32, float32 or float64.
     """
 
     columns: dict[str, Column]
-    layout: Layout
-    dtype: str
+    layouts: dict[str, Layout]
+    dtypes: dict[str, str]
 
 
 def _is_number(kind: DataType) -> bool:
@@ -132,7 +133,15 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
     ImportError
         Pillow is needed and missing.
     """
-    layout = layout_of(dataset.sparkSession, stage)
+    inputs = Inputs({}, layouts_of(dataset.sparkSession, stage), {})
+    for name, layout in inputs.layouts.items():
+        sent, inputs.dtypes[name] = _part(dataset, layout)
+        inputs.columns.update({f"features/{name}/{at}": column for at, column in enumerate(sent)})
+    return inputs
+
+
+def _part(dataset: DataFrame, layout: Layout) -> tuple[list[Column], str]:
+    """The columns of a part of the features, and the dtype of what they are decoded to."""
     kinds = LABELS if layout.param == "featuresCols" else FEATURES
     sent = [_sent(dataset, name, layout.param, kinds) for name in layout.names]
     found = [dataset.schema[name].dataType for name in layout.names]
@@ -141,12 +150,11 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
     if layout.width >= len(found) * LEAST_WIDTH:
         each = zip(layout.names, sent, found, strict=True)
         sent = [pack_column(dataset.sparkSession, _column(name), column, kind) for name, column, kind in each]
-    chosen = {f"features{at}": column for at, column in enumerate(sent)}
-    return Inputs(chosen, layout, "uint8" if pixels else layout.dtype)
+    return sent, "uint8" if pixels else layout.dtype
 
 
-def layout_of(session: SparkSession, stage: DeepParams) -> Layout:
-    """What the features that a stage reads are to become.
+def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
+    """What the features that a stage reads are to become, by part.
 
     Raises
     ------
@@ -162,18 +170,18 @@ def layout_of(session: SparkSession, stage: DeepParams) -> Layout:
         raise ValueError(
             f"featuresCol is {stage.getFeaturesCol()!r} but featuresCols is set, too; clear one of the two."
         )
-    shape = stage.getNetwork().input_shape
-    assert shape is not None
+    network = stage.getNetwork()
+    ((part, shape),) = network.inputs.items()
     layout = Layout(
         names=tuple(several) or (stage.getFeaturesCol(),),
         shape=shape,
-        dtype=kept_dtype(stage.getComputeDtype()),
+        dtype=INTEGERS if part in network.integers else kept_dtype(stage.getComputeDtype()),
         param="featuresCols" if several else "featuresCol",
         binary=stage.getBinaryFormat(),
         resize=stage.getImageResize(),
     )
     most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
-    return replace(layout, most_pixels=most)
+    return {part: replace(layout, most_pixels=most)}
 
 
 def labels(dataset: DataFrame, name: str) -> tuple[Column, bool]:

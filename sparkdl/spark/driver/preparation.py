@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from pyspark.sql import DataFrame
 
+from sparkdl.arrays import LABEL
 from sparkdl.spark.driver import columns
-from sparkdl.spark.tasks.row_bytes import SCHEMA, Intake, prepared
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, prepared
 from sparkdl.training.options import Training
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Prepared(NamedTuple):
-    """Rows in the form of `SCHEMA`, not computed yet, and what they are."""
+    """Rows in the form of `intake.schema`, not computed yet, and what they are."""
 
     rows: DataFrame
     intake: Intake
@@ -26,7 +27,7 @@ class Prepared(NamedTuple):
 def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tuple[int, int] | None = None) -> Prepared:
     """Check the columns that a fit reads, and arrange for their rows to be decoded; no Spark job runs.
 
-    `classes` are the intake's.
+    `classes` are the label's (see `LabelPart`).
 
     Raises
     ------
@@ -43,9 +44,10 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tupl
     inputs = columns.features(dataset, stage)
     files = stage.getImageStorage() == "files"
     if files:
-        columns.check_files(dataset, inputs.layout)
+        for layout in inputs.layouts.values():
+            columns.check_files(dataset, layout)
     label, label_list = columns.labels(dataset, stage.getLabelCol())
-    chosen = inputs.columns | {"label": label}
+    chosen = inputs.columns | {f"labels/{LABEL}": label}
     weight, validation = (
         stage.getOrDefault(name) if stage.isDefined(name) else "" for name in ("weightCol", "validationIndicatorCol")
     )
@@ -54,16 +56,11 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tupl
     if validation:
         chosen["validation"] = columns.numbers(dataset, validation, "validationIndicatorCol")
     intake = Intake(
-        layout=inputs.layout,
-        features_dtype=inputs.dtype,
-        label=stage.getLabelCol(),
-        label_list=label_list,
-        outputs=int(np.prod(plan.network.output_shape())),
+        features={name: FeaturesPart(layout, inputs.dtypes[name], files) for name, layout in inputs.layouts.items()},
+        labels={LABEL: LabelPart(stage.getLabelCol(), label_list, math.prod(plan.network.output_shape()), classes)},
         weight=weight or "",
         validation=validation or "",
         skip=stage.getHandleInvalid() == "skip",
-        files=files,
-        classes=classes,
     )
     read = dataset.select(*(column.alias(name) for name, column in chosen.items()))
-    return Prepared(read.mapInArrow(partial(prepared, intake=intake), SCHEMA), intake)
+    return Prepared(read.mapInArrow(partial(prepared, intake=intake), intake.schema), intake)

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from pyspark import TaskContext
 
-from sparkdl.arrays import Array, kept_dtype
+from sparkdl.arrays import LABEL, Array, Parts, kept_dtype
 from sparkdl.classes import install
 from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
@@ -46,8 +46,8 @@ class Scoring:
         As JSON.
     batch : int
         The most rows that go through the network at a time; fewer are padded, as every new shape would compile anew.
-    layout : Layout
-        Of the features.
+    layouts : dict of Layout
+        Of the features, by part.
     dtype, device : str
         computeDtype and deviceType.
     activations : dict of str
@@ -64,7 +64,7 @@ class Scoring:
     network: dict[str, Any]
     loss: dict[str, Any]
     batch: int
-    layout: Layout
+    layouts: dict[str, Layout]
     dtype: str
     device: str
     activations: dict[str, str] = field(default_factory=dict)
@@ -76,6 +76,16 @@ class Scoring:
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ValueError(f"batchSize must be at least 1, received {self.batch}.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The user's names of the columns of features."""
+        return tuple(name for layout in self.layouts.values() for name in layout.names)
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row's decoded features, if these are no pixels."""
+        return sum(layout.row_bytes for layout in self.layouts.values())
 
     def specs(self) -> tuple[Network, Loss]:
         """The network and the loss, on a worker."""
@@ -110,14 +120,15 @@ class Forward(NamedTuple):
     Attributes
     ----------
     run : callable
-        Scores of (rows, labels or None, parts): of that number of parts of the rows; the scores of others are zeros.
+        Scores of (features, labels or None, parts): of that number of parts of the rows; the scores of others are
+        zeros.
     rows : int
         Of a call.
     part : int
         Rows that go through the network at a time, a divisor of `rows`.
     """
 
-    run: Callable[[Array, Array | None, int], Scores]
+    run: Callable[[Parts, Parts | None, int], Scores]
     rows: int
     part: int
 
@@ -155,21 +166,22 @@ def _program(scoring: Scoring) -> Program:
     network, loss = scoring.specs()
     kept, paths = kept_dtype(scoring.dtype), list(scoring.activations)
 
-    def of_part(weights: Weights, x: jax.Array, labels: jax.Array | None) -> Scores:
-        outputs, found = network.activations(weights, x.astype(scoring.dtype), paths)
-        outputs = outputs.astype(kept)
-        losses = None if labels is None else loss.losses(outputs, loss.targets(outputs, labels))
-        activations = {path: values.astype(kept).reshape(len(x), -1) for path, values in found.items()}
-        flat, predictions = (values.reshape(len(x), -1) for values in (outputs, loss.predict(outputs)))
+    def of_part(weights: Weights, features: Parts, labels: Parts | None) -> Scores:
+        outputs, found = network.activations(weights, network.read(features, scoring.dtype), paths)
+        outputs, count = outputs.astype(kept), len(outputs)
+        losses = None if labels is None else loss.losses(outputs, loss.targets(outputs, labels[LABEL]))
+        activations = {path: values.astype(kept).reshape(count, -1) for path, values in found.items()}
+        flat, predictions = (values.reshape(count, -1) for values in (outputs, loss.predict(outputs)))
         return Scores(flat, predictions, losses, activations)
 
     @partial(jax.jit, static_argnames="part", compiler_options=OPTIONS.get(jax.default_backend()))
-    def scores(weights: Weights, x: jax.Array, labels: jax.Array | None, parts: jax.Array, part: int) -> Scores:
-        if len(x) == part:
-            return of_part(weights, x, labels)
+    def scores(weights: Weights, features: Parts, labels: Parts | None, parts: jax.Array, part: int) -> Scores:
+        size = _rows_of(features)
+        if size == part:
+            return of_part(weights, features, labels)
 
         def rows(first: Any) -> tuple[Any, Any]:
-            return jax.tree.map(lambda whole: lax.dynamic_slice_in_dim(whole, first, part), (x, labels))
+            return jax.tree.map(lambda whole: lax.dynamic_slice_in_dim(whole, first, part), (features, labels))
 
         def add(at: Any, found: Scores) -> Scores:
             new = of_part(weights, *rows(at * part))
@@ -178,7 +190,7 @@ def _program(scoring: Scoring) -> Program:
             )
 
         shapes = jax.eval_shape(lambda: of_part(weights, *rows(0)))
-        empty = jax.tree.map(lambda own: jnp.zeros((len(x), *own.shape[1:]), own.dtype), shapes)
+        empty = jax.tree.map(lambda own: jnp.zeros((size, *own.shape[1:]), own.dtype), shapes)
         return lax.fori_loop(0, parts, add, empty)
 
     return scores
@@ -211,7 +223,8 @@ def call_rows(scoring: Scoring, platform: str) -> tuple[int, int]:
     largest = _largest(network, network.input_shape)
     fitting = LAYER_BYTES // (largest * itemsize)
     part = min(scoring.batch, max(LEAST_ROWS, 1 << max(0, fitting.bit_length() - 1)))
-    held = math.prod(network.input_shape) + math.prod(network.output_shape()) + len(scoring.activations) * largest
+    ends = sum(map(math.prod, (*network.inputs.values(), network.output_shape())))
+    held = ends + len(scoring.activations) * largest
     return part * max(1, min(CALL_ROWS, CALL_BYTES // (held * itemsize)) // part), part
 
 
@@ -224,21 +237,22 @@ def _largest(network: Network, input_shape: Shape) -> int:
     return max(numbers(before) + numbers(after) for _, _, before, after in network.leaves(input_shape))
 
 
-def in_batches(rows: Array, labels: Array | None, forward: Forward) -> Iterator[Scores]:
+def in_batches(features: Parts, labels: Parts | None, forward: Forward) -> Iterator[Scores]:
     """Scores call by call, the next one running while the last is read."""
     running: deque[tuple[int, Scores]] = deque()
-    size = forward.rows
-    for first in range(0, len(rows), size):
-        count = min(size, len(rows) - first)
-        batch, targets = (
-            None if part is None else _padded(part[first : first + size], size) for part in (rows, labels)
-        )
-        assert batch is not None
+    size, rows = forward.rows, _rows_of(features)
+    for first in range(0, rows, size):
+        count, chosen = min(size, rows - first), slice(first, first + size)
+        batch, targets = jax.tree.map(lambda part: _padded(part[chosen], size), (features, labels))  # noqa: B023
         running.append((count, forward.run(batch, targets, -(-count // forward.part))))
         if len(running) > 1:
             yield _read(*running.popleft())
     while running:
         yield _read(*running.popleft())
+
+
+def _rows_of(features: Parts) -> int:
+    return len(next(iter(features.values())))
 
 
 def _padded(part: Array, size: int) -> Array:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import jax
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.arrays import Array, kept_dtype
+from sparkdl.arrays import LABEL, Array, kept_dtype
 from sparkdl.decoding.arrow_types import is_binary, is_image
 from sparkdl.decoding.columns import decode_features, decode_labels
 from sparkdl.decoding.layout import VALID, check_rows
@@ -39,7 +40,7 @@ def results(
 
 def _bounded(batch: Batch, forward: Forward, scoring: Scoring) -> Iterator[Batch]:
     """Spark's batch in parts, lest the results, or the activations, be many times as large as what is sent."""
-    rows = forward.rows if scoring.activations else PART_BYTES // scoring.layout.row_bytes
+    rows = forward.rows if scoring.activations else PART_BYTES // scoring.row_bytes
     return _cut(batch, scoring.batch * max(1, rows // scoring.batch))
 
 
@@ -51,8 +52,8 @@ def _cut(batch: Batch, size: int) -> Iterator[Batch]:
 def _result(
     batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss], heads: Heads, lists: set[str]
 ) -> pa.Array:
-    size = forward.rows * max(1, DECODED_BYTES // (scoring.layout.row_bytes * forward.rows))
-    if is_binary(batch[0].type) or is_image(batch[0].type):
+    size = forward.rows * max(1, DECODED_BYTES // (scoring.row_bytes * forward.rows))
+    if any(is_binary(column.type) or is_image(column.type) for column in batch[: len(scoring.columns)]):
         size = len(batch[0])
     marks, found = zip(*(_scores(part, forward, scoring, specs) for part in _cut(batch, size)), strict=True)
     bad, parts = np.concatenate(marks), [each for part in found for each in part]
@@ -82,15 +83,19 @@ def _scores(
     batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss]
 ) -> tuple[Array, list[Scores]]:
     """Which rows are bad, and the scores of all, those being scored as zeros."""
-    names = scoring.layout.names
-    decoded = [decode_features(batch[: len(names)], scoring.layout)]
-    labels = None
+    columns = iter(batch)
+    decoded = {
+        name: decode_features(list(islice(columns, len(layout.names))), layout)
+        for name, layout in scoring.layouts.items()
+    }
+    features = {name: part.values for name, part in decoded.items()}
+    parts, labels = list(decoded.values()), None
     if scoring.loss_column:
         network, loss = specs
         shape = network.output_shape()
-        decoded.append(decode_labels(batch[len(names)], scoring.label, math.prod(shape)))
-        labels = loss.encode(decoded[1].values, shape)
-    columns = dict(zip((*names, scoring.label), batch, strict=False))
-    bad = check_rows(decoded, columns, REMEDY if scoring.strict else None) != VALID
+        parts.append(decode_labels(next(columns), scoring.label, math.prod(shape)))
+        labels = {LABEL: loss.encode(parts[-1].values, shape)}
+    held = dict(zip((*scoring.columns, scoring.label), batch, strict=False))
+    bad = check_rows(parts, held, REMEDY if scoring.strict else None) != VALID
     with jax.enable_x64(scoring.dtype == "float64"):
-        return bad, list(in_batches(decoded[0].values, labels, forward))
+        return bad, list(in_batches(features, labels, forward))

@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparkdl.arrays import LABEL, Array
 from sparkdl.classes import install
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.images import contiguous
 from sparkdl.losses import Loss
-from sparkdl.spark.tasks.row_bytes import merged_notes
+from sparkdl.network import Network
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes
 from sparkdl.spark.tasks.task_plan import TaskPlan
 from sparkdl.training.data.batches import Rows, ShardWriter, check_numbers, lost_digits
 from sparkdl.training.options import Training
@@ -96,19 +98,11 @@ def read_rows(
 def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> Taken:
     install(plan.classes)
     training, intake = Training.from_json(plan.trainings[0]), plan.intake
-    loss, shape, outputs = Loss.of(training.loss), intake.layout.shape, training.network.output_shape()
-    labels = (intake.outputs,) if intake.label_list else ()
-
-    def values(batch: pa.RecordBatch, name: str, dtype: Any, row: tuple[int, ...]) -> Any:
-        return contiguous(batch.column(name)).view(dtype).reshape(batch.num_rows, *row)
-
-    def features(batch: pa.RecordBatch) -> Any:
-        if intake.files:
-            return ImageFiles(batch.column("features").cast(pa.binary()), intake.layout)
-        return values(batch, "features", intake.features_dtype, shape)
-
-    nothing = pa.RecordBatch.from_arrays([pa.nulls(0, pa.binary())], ["features"])
-    empty = Rows(features(nothing), loss.encode(np.zeros((0, *labels)), outputs), np.zeros(0))
+    loss, network = Loss.of(training.loss), training.network
+    nothing = pa.RecordBatch.from_pydict(
+        {name: pa.nulls(0, pa.binary()) for name in intake.parts} | {"weight": pa.nulls(0, pa.float64())}
+    )
+    empty = _rows(nothing, intake, loss, network)
     writers = [ShardWriter(directory / name, empty) for name in (TRAINING, VALIDATION)]
     weighing = [0, 0]
     notes: list[str] = []
@@ -122,15 +116,35 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
         held_out = batch.column("validation").to_numpy(zero_copy_only=False)
         for number, (writer, chosen) in enumerate(zip(writers, (~held_out, held_out), strict=True)):
             part = batch if chosen.all() else batch.filter(pa.array(chosen))
-            label = values(part, "label", np.float64, labels)
-            if number == 0 and loss.takes_classes and not labels and len(label):
+            label = _labels(part, LABEL, intake.labels[LABEL])
+            if number == 0 and loss.takes_classes and label.ndim == 1 and len(label):
                 bounds += [math.floor(label.min()), math.ceil(label.max())]  # a fraction is between two classes
-            rows = Rows(features(part), loss.encode(label, outputs), part.column("weight").to_numpy())
-            rounded = rounded or lost_digits(rows.labels, training.dtype)
-            weighing[number] += check_numbers(rows.labels, rows.weights, training.dtype)
+            rows = _rows(part, intake, loss, network)
+            rounded = rounded or lost_digits(rows.labels[LABEL], training.dtype)
+            weighing[number] += check_numbers(rows, training.dtype)
             writer.append(rows, part.column("key").to_numpy())
     for writer in writers:
         writer.close()
     classes = (min(bounds), max(bounds)) if bounds else None
     counts = (writers[0].rows, writers[1].rows), (weighing[0], weighing[1])
-    return Taken(*counts, [], merged_notes(notes, intake.layout), classes, rounded)
+    return Taken(*counts, [], merged_notes(notes, intake), classes, rounded)
+
+
+def _rows(batch: pa.RecordBatch, intake: Intake, loss: Loss, network: Network) -> Rows:
+    """Prepared rows (see `row_bytes.py`) as they are trained on."""
+    features = {name: _features(batch, name, part) for name, part in intake.features.items()}
+    labels = {name: _labels(batch, name, part) for name, part in intake.labels.items()}
+    encoded = {name: loss.encode(values, network.output_shape()) for name, values in labels.items()}
+    return Rows(features, encoded, batch.column("weight").to_numpy())
+
+
+def _features(batch: pa.RecordBatch, name: str, part: FeaturesPart) -> Any:
+    column = batch.column(f"features/{name}")
+    if part.files:
+        return ImageFiles(column.cast(pa.binary()), part.layout)
+    return contiguous(column).view(part.dtype).reshape(len(column), *part.layout.shape)
+
+
+def _labels(batch: pa.RecordBatch, name: str, part: LabelPart) -> Array:
+    column = batch.column(f"labels/{name}")
+    return contiguous(column).view(np.float64).reshape(len(column), *([part.outputs] if part.is_list else []))

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.arrays import Array
+from sparkdl.arrays import LABEL, Array
 from sparkdl.decoding.columns import decode_features, decode_labels, decode_weights
 from sparkdl.decoding.layout import VALID, check_rows
 from sparkdl.evaluation import (
@@ -29,7 +29,7 @@ from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.forward import Scoring, in_batches, loaded
 from sparkdl.spark.tasks.heads import probabilities, raw_scores
 from sparkdl.spark.tasks.inference import PART_BYTES
-from sparkdl.spark.tasks.row_bytes import REMEDY
+from sparkdl.spark.tasks.row_bytes import REMEDY, feature_columns
 
 PART_SCHEMA = "state binary, failure string"
 KINDS = {"classes": "exclusive classes", "labels": "several labels a row", "numbers": "numbers"}
@@ -78,7 +78,7 @@ def sum_up(batches: Iterator[pa.RecordBatch], plan: EvaluationPlan) -> Iterator[
     try:
         measures = measures_of(plan, *plan.scoring.specs())
         for batch in batches:
-            size = max(1, PART_BYTES // plan.scoring.layout.row_bytes)
+            size = max(1, PART_BYTES // plan.scoring.row_bytes)
             for first in range(0, len(batch), size):
                 _add(measures, batch.slice(first, size), plan)
     except ValueError as error:
@@ -119,26 +119,31 @@ def _part(state: bytes | None, failure: str | None) -> pa.RecordBatch:
 def _add(measures: Any, batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
     scoring = plan.scoring
     network, loss = scoring.specs()
-    read = [batch.column(f"features{at}") for at in range(len(scoring.layout.names))]
-    label = decode_labels(batch.column("label"), scoring.label, math.prod(network.output_shape()))
-    decoded = [decode_features(read, scoring.layout), label]
-    held = dict(zip(scoring.layout.names, read, strict=True)) | {scoring.label: batch.column("label")}
+    held: dict[str, pa.Array] = {}  # by the user's names
+    features = {}
+    for name, layout in scoring.layouts.items():
+        columns = feature_columns(batch, name, layout)
+        held |= zip(layout.names, columns, strict=True)
+        features[name] = decode_features(columns, layout)
+    held[scoring.label] = batch.column(f"labels/{LABEL}")
+    label = decode_labels(held[scoring.label], scoring.label, math.prod(network.output_shape()))
+    decoded = [*features.values(), label]
     if plan.weight:
         held[plan.weight] = batch.column("weight")
         decoded.append(decode_weights(held[plan.weight], plan.weight))
     good = check_rows(decoded, held, REMEDY if scoring.strict else None) == VALID
     if not good.any():
         return
-    rows, labels, *rest = (part.values if good.all() else part.values[good] for part in decoded)
-    weights = rest[0] if rest else None
-    labels = loss.encode(labels, network.output_shape())
+    weights = decoded[-1].values[good] if plan.weight else None
+    labels = loss.encode(label.values[good], network.output_shape())
     if weights is not None:  # a row of weight 0 is as if it were not there, whatever its outputs would be
-        rows, labels, weights = (part[weights > 0] for part in (rows, labels, weights))
-        if not len(rows):
+        good[good], labels, weights = weights > 0, labels[weights > 0], weights[weights > 0]
+        if not len(weights):
             return
+    rows = {name: part.values if good.all() else part.values[good] for name, part in features.items()}
     forward = loaded(scoring, plan.weights)
     with jax.enable_x64(scoring.dtype == "float64"):
-        batches = in_batches(rows, labels, forward)
+        batches = in_batches(rows, {LABEL: labels}, forward)
         parts = [(each.outputs, each.predictions, each.losses) for each in batches]
     outputs, predictions, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
     require_finite(outputs)

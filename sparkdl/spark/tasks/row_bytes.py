@@ -6,9 +6,11 @@ values train to the same weights, bit for bit. Loaded on workers that need neith
 
 from __future__ import annotations
 
+import functools
 import json
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +30,49 @@ from sparkdl.decoding.layout import KINDS, VALID, Decoded, Layout, check_rows
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.environment import bound_threads
 
-SCHEMA = "key bigint, features binary, label binary, weight double, validation boolean, note string"
 PART_BYTES = 8 << 20  # of features that are decoded at a time
 REMEDY = "mend or drop such rows, or set handleInvalid to skip"
+
+
+@dataclass(frozen=True)
+class FeaturesPart:
+    """A part of the features.
+
+    Attributes
+    ----------
+    layout : Layout
+    dtype : str
+        Of its values on the way to the device: uint8, int32, float32 or float64.
+    files : bool
+        Whether its binary column stays the files that it holds; they are decoded here too, to be checked and for their
+        keys.
+    """
+
+    layout: Layout
+    dtype: str
+    files: bool = False
+
+
+@dataclass(frozen=True)
+class LabelPart:
+    """A part of the labels.
+
+    Attributes
+    ----------
+    column : str
+        The user's name of the column.
+    is_list : bool
+        Whether it holds a list of labels a row.
+    outputs : int
+        Of the network; as many labels are in a list.
+    classes : tuple of int or None
+        The least and the greatest label where only classes will do and the loss takes other numbers too.
+    """
+
+    column: str
+    is_list: bool
+    outputs: int
+    classes: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -39,49 +81,51 @@ class Intake:
 
     Attributes
     ----------
-    layout : Layout
-        Of the features.
-    features_dtype : str
-        Theirs, on the way to the device: uint8, float32 or float64.
-    label : str
-        The user's name of the label column.
-    label_list : bool
-        Whether it holds a list of labels a row.
-    outputs : int
-        Of the network; as many labels are in a list.
+    features : dict of FeaturesPart
+        By name.
+    labels : dict of LabelPart
+        By name.
     weight, validation : str
         The user's names of these columns; "" without one.
     skip : bool
         Whether rows that cannot be used are left out, instead of refused.
-    files : bool
-        Whether features, a binary column, stay the files that they are; they are decoded here too, to be checked and
-        for their keys.
-    classes : tuple of int or None
-        The least and the greatest label where only classes will do and the loss takes other numbers too.
     """
 
-    layout: Layout
-    features_dtype: str
-    label: str
-    label_list: bool
-    outputs: int
+    features: dict[str, FeaturesPart]
+    labels: dict[str, LabelPart]
     weight: str = ""
     validation: str = ""
     skip: bool = False
-    files: bool = False
-    classes: tuple[int, int] | None = None
+
+    @property
+    def parts(self) -> list[str]:
+        """Names of the binary columns of prepared rows, as `Rows.each` has them."""
+        return [*(f"features/{name}" for name in self.features), *(f"labels/{name}" for name in self.labels)]
+
+    @property
+    def schema(self) -> str:
+        """Of prepared rows, as Spark reads it."""
+        columns = ["key bigint", *(f"{quoted(name)} binary" for name in self.parts)]
+        return ", ".join([*columns, "weight double", "validation boolean", "note string"])
+
+
+def quoted(name: str) -> str:
+    """The name as Spark's schemas have it, slashes and all."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
 
 
 def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
-    """Rows of any column types as rows of `SCHEMA`; what is wrong as a last row with a note, lest Spark try again.
+    """Rows of any column types as rows of `intake.schema`; what is wrong as a last row, a note, lest Spark try again.
 
-    A note is JSON: `error`, a sentence; or `skipped`, rows by kind of what was wrong, and `split`, all
-    `Decoded.widths` that there are.
+    A note is JSON: `error`, a sentence; or `skipped`, rows by kind of what was wrong, and `split`, by part of the
+    features all `Decoded.widths` that there are.
     """
     bound_threads()
     skipped: Counter[str] = Counter()
-    splits: set[tuple[int, ...]] = set()
-    size = max(1, PART_BYTES // max(1, intake.layout.width * np.dtype(intake.features_dtype).itemsize))
+    splits: dict[str, set[tuple[int, ...]]] = {name: set() for name in intake.features}
+    row = sum(part.layout.width * np.dtype(part.dtype).itemsize for part in intake.features.values())
+    size = max(1, PART_BYTES // max(1, row))
     try:
         for batch in batches:
             for first in range(0, batch.num_rows, size):
@@ -89,104 +133,113 @@ def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.R
     except ValueError as error:
         for _ in batches:  # Spark keeps a Python worker, and what it has loaded, only if it has read all of its input
             pass
-        yield _note({"error": str(error)})
+        yield _note({"error": str(error)}, intake)
     else:
-        if skipped or splits:
-            yield _note({"skipped": dict(skipped), "split": sorted(splits)})
+        if skipped or any(splits.values()):
+            split = {name: sorted(found) for name, found in splits.items()}
+            yield _note({"skipped": dict(skipped), "split": split}, intake)
     spare_modules()
 
 
-def row_keys(features: Array, numbers: Array, dtype: str) -> Array:
+def row_keys(features: Iterable[tuple[Array, str]], numbers: Array) -> Array:
     """(n,) of int64: a hash of each row's values, not of their dtype.
 
     Parameters
     ----------
-    features : array (n, width)
-        Of `dtype` and without -0.0, or uint8, which are hashed as the floats of `dtype` that they become.
+    features : iterable of (array (n, width), str)
+        Every part with a dtype: that of its values, which are without -0.0; of uint8 the one that they are hashed as.
     numbers : array (n, k)
         Further float64 values of the rows, without -0.0.
-    dtype : str
-        float32 or float64.
     """
-    words = _words(np.arange(256, dtype=dtype))[features] if features.dtype == np.uint8 else _words(features)
-    others = _words(numbers)
-    count = words.shape[1] + others.shape[1]
-    factors = _mixed(np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
-    return _mixed(words @ factors[: words.shape[1]] + others @ factors[words.shape[1] :]).view(np.int64)
+    words = [
+        _words(np.arange(256, dtype=dtype))[values] if values.dtype == np.uint8 else _words(values)
+        for values, dtype in features
+    ]
+    words.append(_words(numbers))
+    ends = np.cumsum([each.shape[1] for each in words])
+    factors = _mixed(np.arange(1, ends[-1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
+    sums = [each @ own for each, own in zip(words, np.split(factors, ends[:-1]), strict=True)]
+    return _mixed(functools.reduce(np.add, sums)).view(np.int64)
 
 
-def merged_notes(texts: list[str], layout: Layout) -> dict[str, int]:
+def merged_notes(texts: list[str], intake: Intake) -> dict[str, int]:
     """The rows skipped, by kind, of all notes; ValueError for the first of their errors."""
     notes = [json.loads(text) for text in texts]
     errors = sorted(note["error"] for note in notes if "error" in note)
     if errors:
         raise ValueError(errors[0])
-    splits = {tuple(split) for note in notes for split in note["split"]}
-    if len(splits) > 1:
-        raise ValueError(split_error(layout, splits))
+    for name, part in intake.features.items():
+        splits = {tuple(split) for note in notes for split in note["split"][name]}
+        if len(splits) > 1:
+            raise ValueError(split_error(part.layout, splits))
     return dict(sum((Counter(note["skipped"]) for note in notes), Counter()))
 
 
-def _rows(batch: pa.RecordBatch, intake: Intake, skipped: Counter[str], splits: set[tuple[int, ...]]) -> pa.RecordBatch:
-    layout = intake.layout
-    inputs = [batch.column(f"features{number}") for number in range(len(layout.names))]
-    read = dict(zip(layout.names, inputs, strict=True)) | {intake.label: batch.column("label")}
-    features = decode_features(inputs, layout)
-    label = decode_labels(batch.column("label"), intake.label, intake.outputs, intake.classes)
-    parts = [features, label]
+def _rows(
+    batch: pa.RecordBatch, intake: Intake, skipped: Counter[str], splits: dict[str, set[tuple[int, ...]]]
+) -> pa.RecordBatch:
+    read: dict[str, pa.Array] = {}  # by the user's names
+    features, labels, others = {}, {}, []
+    for name, part in intake.features.items():
+        columns = feature_columns(batch, name, part.layout)
+        read |= zip(part.layout.names, columns, strict=True)
+        features[name] = decode_features(columns, part.layout)
+    for name, label in intake.labels.items():
+        read[label.column] = batch.column(f"labels/{name}")
+        labels[name] = decode_labels(read[label.column], label.column, label.outputs, label.classes)
     if intake.weight:
         read[intake.weight] = batch.column("weight")
-        parts.append(decode_weights(batch.column("weight"), intake.weight))
+        others.append(decode_weights(batch.column("weight"), intake.weight))
     if intake.validation:
         read[intake.validation] = batch.column("validation")
-        parts.append(decode_flags(batch.column("validation"), intake.validation))
+        others.append(decode_flags(batch.column("validation"), intake.validation))
+    parts = [*features.values(), *labels.values(), *others]
     status = check_rows(parts, read, None if intake.skip else REMEDY)
-    bad = status != VALID
-    skipped.update(KINDS[code] for code in status[bad])
-    if features.widths is not None:
-        splits.update(map(tuple, distinct(features.widths[~bad]).tolist()))
-    arrays = _arrays(parts, intake)
-    good = _batch(layout.dtype, *((array[~bad] for array in arrays) if bad.any() else arrays))
-    if intake.files:
-        good = good.set_column(1, "features", inputs[0].filter(pa.array(~bad)).cast(pa.binary()))
-    return good
+    good = status == VALID
+    skipped.update(KINDS[code] for code in status[~good])
+    for name, decoded in features.items():
+        if decoded.widths is not None:
+            splits[name].update(map(tuple, distinct(decoded.widths[good]).tolist()))
 
+    def kept(decoded: Decoded) -> Array:
+        """(rows, ...) of those that are good; no -0.0, which sparse Vectors cannot hold."""
+        values = decoded.values if good.all() else decoded.values[good]
+        return values + values.dtype.type(0) if values.dtype.kind == "f" else values  # -0.0 + 0.0 is 0.0
 
-def _arrays(parts: list[Decoded], intake: Intake) -> tuple[Array, ...]:
-    """Features (n, width), labels (n, k), weights (n,), validation (n,); no -0.0, which sparse Vectors cannot hold."""
-    values = iter([part.values for part in parts])
-    features, labels = (array.reshape(len(array), -1) for array in (next(values), next(values)))
-    weights = next(values) if intake.weight else np.ones(len(features))
-    validation = next(values) if intake.validation else np.zeros(len(features), bool)
-    if features.dtype != np.uint8:
-        features = features + features.dtype.type(0)  # -0.0 + 0.0 is 0.0
-    return features, labels + 0.0, weights + 0.0, validation
-
-
-def _batch(dtype: str, features: Array, labels: Array, weights: Array, validation: Array) -> pa.RecordBatch:
-    numbers = np.concatenate([labels, weights[:, None], validation[:, None]], axis=1)
-    columns: Mapping[str, pa.Array] = {
-        "key": pa.array(row_keys(features, numbers, dtype)),
-        "features": _binary(features),
-        "label": _binary(labels),
-        "weight": pa.array(weights),
-        "validation": pa.array(validation),
-        "note": pa.nulls(len(weights), pa.string()),
-    }
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def _note(content: Mapping[str, Any]) -> pa.RecordBatch:
+    rest = iter(map(kept, others))
+    weights = next(rest) if intake.weight else np.ones(int(good.sum()))
+    validation = next(rest) if intake.validation else np.zeros(len(weights), bool)
+    values = {name: _flat(kept(decoded)) for name, decoded in features.items()}
+    targets = {name: _flat(kept(decoded)) for name, decoded in labels.items()}
+    numbers = np.concatenate([*targets.values(), weights[:, None], validation[:, None]], axis=1)
+    hashed = ((values[name], part.layout.dtype) for name, part in intake.features.items())
+    stored = {name: _binary(array) for name, array in values.items()}
+    for name, part in intake.features.items():
+        if part.files:
+            stored[name] = read[part.layout.names[0]].filter(pa.array(good)).cast(pa.binary())
     return pa.RecordBatch.from_pydict(
-        {
-            "key": pa.array([0], pa.int64()),  # of all notes, so that one worker knows them all
-            "features": pa.array([b""]),
-            "label": pa.array([b""]),
-            "weight": pa.array([0.0]),
-            "validation": pa.array([False]),
-            "note": pa.array([json.dumps(content)]),
-        }
+        {"key": pa.array(row_keys(hashed, numbers))}
+        | {f"features/{name}": column for name, column in stored.items()}
+        | {f"labels/{name}": _binary(array) for name, array in targets.items()}
+        | {"weight": pa.array(weights), "validation": pa.array(validation), "note": pa.nulls(len(weights), pa.string())}
     )
+
+
+def feature_columns(batch: pa.RecordBatch, part: str, layout: Layout) -> list[pa.Array]:
+    """The columns of which a part of the features is made, as `columns.py` names them."""
+    return [batch.column(f"features/{part}/{at}") for at in range(len(layout.names))]
+
+
+def _note(content: Mapping[str, Any], intake: Intake) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {"key": pa.array([0], pa.int64())}  # of all notes, so that one worker knows them all
+        | {name: pa.array([b""]) for name in intake.parts}
+        | {"weight": pa.array([0.0]), "validation": pa.array([False]), "note": pa.array([json.dumps(content)])}
+    )
+
+
+def _flat(values: Array) -> Array:
+    return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
 def _binary(values: Array) -> pa.Array:
@@ -197,8 +250,8 @@ def _binary(values: Array) -> pa.Array:
 
 
 def _words(values: Array) -> Array:
-    """Floats as uint64 whose lower bits differ too where only the upper ones of the floats do."""
-    if values.dtype == np.float32:
+    """Numbers as uint64 whose lower bits differ too where only the upper ones of the numbers do."""
+    if values.dtype.itemsize == 4:
         bits = values.view(np.uint32)
         return (bits ^ (bits >> np.uint32(16))).astype(np.uint64)
     bits = values.view(np.uint64)

@@ -8,7 +8,7 @@ import math
 import queue
 import threading
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -16,19 +16,45 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.arrays import kept_dtype
+from sparkdl.arrays import FEATURES, LABEL, Array, Parts, kept_dtype
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.layout import Layout
 
 Item = TypeVar("Item")
+KEY = "key"  # column of a shard's file, beside those of `Rows.each`
 
 
 class Rows(NamedTuple):
-    """Aligned rows: features (n, *input_shape), labels (n,) or (n, outputs), sample weights (n,)."""
+    """Aligned rows, of NumPy's arrays or JAX's.
 
-    features: np.ndarray[Any, Any]
-    labels: np.ndarray[Any, Any]
-    weights: np.ndarray[Any, Any]
+    Attributes
+    ----------
+    features : dict of arrays (n, *shape)
+        By the name of the network's input; perhaps ImageFiles.
+    labels : dict of arrays (n,) or (n, outputs)
+        By the name of the network's output.
+    weights : array (n,)
+        Sample weights.
+    """
+
+    features: Parts
+    labels: Parts
+    weights: Any
+
+    def each(self) -> dict[str, Any]:
+        """All arrays by names that differ, always in the same order."""
+        named = {f"{kind}/{name}": array for kind in Rows._fields[:2] for name, array in getattr(self, kind).items()}
+        return named | {"weights": self.weights}
+
+    @classmethod
+    def of(cls, each: Mapping[str, Any]) -> Rows:
+        """The inverse of `each`."""
+        parts: dict[str, Parts] = {kind: {} for kind in Rows._fields[:2]}
+        for name, array in each.items():
+            kind, _, part = name.partition("/")
+            if part:
+                parts[kind][part] = array
+        return cls(**parts, weights=each["weights"])
 
 
 class Shard:
@@ -42,7 +68,7 @@ class Shard:
         Row i of the shard is the one with the i-th smallest key; without keys, the i-th as they come.
     """
 
-    def __init__(self, chunks: Sequence[Rows], keys: np.ndarray[Any, Any] | None = None) -> None:
+    def __init__(self, chunks: Sequence[Rows], keys: Array | None = None) -> None:
         self.chunks = list(chunks)
         self._keys = keys
         self._places = None if keys is None else np.argsort(keys, kind="stable")
@@ -55,51 +81,63 @@ class Shard:
     def from_arrays(cls, features: Any, labels: Any, weights: Any = None) -> Shard:
         """A shard of arrays: features (n, *input_shape), labels (n,) or (n, outputs), weights (n,), by default 1.
 
+        Features and labels may be mappings of such arrays by the names of their parts.
+
         Raises
         ------
         ValueError
             The arrays are not equally long, or a weight is negative or not finite.
         """
-        features, labels = np.asarray(features), np.asarray(labels)
-        weights = np.ones(len(features)) if weights is None else np.asarray(weights, np.float64)
-        if not len(features) == len(labels) == len(weights):
-            raise ValueError(
-                "features, labels and weights must have one entry a row, "
-                f"received {len(features)}, {len(labels)} and {len(weights)}."
-            )
+        features, labels = named_parts(features, FEATURES), named_parts(labels, LABEL)
+        count = len(next(iter(features.values())))
+        weights = np.ones(count) if weights is None else np.asarray(weights, np.float64)
+        rows = Rows(features, labels, weights)
+        lengths = [len(array) for array in rows.each().values()]
+        if len(set(lengths)) > 1:
+            received = f"{', '.join(map(str, lengths[:-1]))} and {lengths[-1]}"
+            raise ValueError(f"features, labels and weights must have one entry a row, received {received}.")
         if not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError("weights must be finite and at least 0; remove or correct the rows that are not.")
-        return cls([Rows(features, labels, weights)])
+        return cls([rows])
 
     def digest(self) -> int:
         """32 bits that tell these rows from others, order aside where there are keys."""
         if self._keys is not None:
             return zlib.crc32(np.sort(self._keys).tobytes())
-        parts = (np.ascontiguousarray(part) for chunk in self.chunks for part in chunk)
+        parts = (np.ascontiguousarray(part) for chunk in self.chunks for part in chunk.each().values())
         return functools.reduce(lambda digest, part: zlib.crc32(part.tobytes(), digest), parts, 0)
 
-    def take(self, indices: np.ndarray[Any, Any], rows: int) -> Rows:
+    def take(self, indices: Array, rows: int) -> Rows:
         """The rows at `indices`, followed by rows of zeros (of weight 0 too) up to `rows` of them."""
         first = self.chunks[0]
         indices = indices if self._places is None else self._places[indices]
-        result = Rows(*(np.zeros((rows, *part.shape[1:]), part.dtype) for part in first))
+        result = {name: np.zeros((rows, *part.shape[1:]), part.dtype) for name, part in first.each().items()}
         places = np.searchsorted(self._starts, indices, side="right") - 1
         for number in np.unique(places):
             chosen = np.flatnonzero(places == number)
             inside = indices[chosen] - self._starts[number]
-            for target, source in zip(result, self.chunks[number], strict=True):
-                target[chosen] = source[inside]
-        return result
+            for name, source in self.chunks[number].each().items():
+                result[name][chosen] = source[inside]
+        return Rows.of(result)
 
 
-def check_numbers(labels: np.ndarray[Any, Any], weights: np.ndarray[Any, Any], dtype: str) -> int:
+def named_parts(arrays: Any, name: str) -> Parts:
+    """A mapping of arrays as NumPy's; one array as the part of that name."""
+    return (
+        {part: np.asarray(array) for part, array in arrays.items()}
+        if isinstance(arrays, Mapping)
+        else {name: np.asarray(arrays)}
+    )
+
+
+def check_numbers(rows: Rows, dtype: str) -> int:
     """How many of the rows weigh more than 0 in training.
 
     Parameters
     ----------
-    labels, weights : array (n, ...), array (n,)
+    rows : Rows
     dtype : str
-        What layers compute in (see `dtypes.py`).
+        What layers compute in (see `arrays.py`).
 
     Raises
     ------
@@ -107,14 +145,14 @@ def check_numbers(labels: np.ndarray[Any, Any], weights: np.ndarray[Any, Any], d
         A label or a weight is larger than what training keeps it in can hold.
     """
     kept = np.dtype(kept_dtype(dtype))
-    for name, values in (("Labels", labels), ("Weights", weights)):
+    for name, values in [*(("Labels", labels) for labels in rows.labels.values()), ("Weights", rows.weights)]:
         largest = float(np.abs(values).max(initial=0))
         if largest > float(np.finfo(kept).max):
             raise ValueError(f"{name} must be numbers that {kept} holds, received {largest:g}; scale or mend them.")
-    return int(np.count_nonzero(weights.astype(kept)))
+    return int(np.count_nonzero(rows.weights.astype(kept)))
 
 
-def lost_digits(labels: np.ndarray[Any, Any], dtype: str) -> str | None:
+def lost_digits(labels: Array, dtype: str) -> str | None:
     """What becomes of a label that training cannot hold to the unit, as of seconds since 1970 in float32, if one is."""
     kept = np.dtype(kept_dtype(dtype))
     if labels.dtype.kind != "f" or labels.dtype.itemsize <= kept.itemsize:
@@ -165,12 +203,12 @@ class Plan:
         return step * each + min(spare, max(0, step - first)) + min(step, max(0, first + spare - self.steps))
 
 
-def epoch_order(rows: int, seed: int, epoch: int, worker: int) -> np.ndarray[Any, Any]:
+def epoch_order(rows: int, seed: int, epoch: int, worker: int) -> Array:
     """The worker's order of its rows in an epoch (0, 1, ...): a permutation that depends on nothing else."""
     return np.random.default_rng((seed, epoch, worker)).permutation(rows)
 
 
-def batches(shard: Shard, plan: Plan, worker: int, order: np.ndarray[Any, Any], skipped: int = 0) -> Iterator[Rows]:
+def batches(shard: Shard, plan: Plan, worker: int, order: Array, skipped: int = 0) -> Iterator[Rows]:
     """One epoch of the worker's batches, each of `plan.rows` rows, but for the first `skipped`."""
     for step in range(skipped, plan.steps):
         first, last = plan.bounds(worker, step)
@@ -232,22 +270,22 @@ class ShardWriter:
     def __init__(self, path: Path, row: Rows) -> None:
         self.rows = 0
         self.bytes = 0
-        fields = [_field(name, part) for name, part in zip(Rows._fields, row, strict=True)]
-        schema = pa.schema([*fields, pa.field("key", pa.int64(), nullable=False)])
+        fields = [_field(name, part) for name, part in row.each().items()]
+        schema = pa.schema([*fields, pa.field(KEY, pa.int64(), nullable=False)])
         self._schema = schema
         self._writer = pa.ipc.new_file(str(path), schema)
 
-    def append(self, rows: Rows, keys: np.ndarray[Any, Any]) -> None:
+    def append(self, rows: Rows, keys: Array) -> None:
         """Write some rows with their int64 keys, which put the shard in order whatever order the rows arrive in."""
         if not len(rows.weights):
             return
         columns: list[pa.Array] = []
-        for field, part in zip(self._schema, rows, strict=False):
+        for name, part in rows.each().items():
             if isinstance(part, ImageFiles):
                 columns.append(part.column)
                 continue
             values = pa.array(np.ascontiguousarray(part).reshape(-1))
-            columns.append(pa.FixedSizeListArray.from_arrays(values, type=field.type))
+            columns.append(pa.FixedSizeListArray.from_arrays(values, type=self._schema.field(name).type))
         batch = pa.record_batch([*columns, pa.array(keys)], schema=self._schema)
         self._writer.write_batch(batch)
         self.rows += batch.num_rows
@@ -263,8 +301,9 @@ def open_shard(path: Path) -> Shard:
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
     stored = [reader.get_batch(number) for number in range(reader.num_record_batches)]
     stored = stored or [pa.RecordBatch.from_pylist([], schema=reader.schema)]
-    chunks = [Rows(*(_array(batch[name], reader.schema.field(name)) for name in Rows._fields)) for batch in stored]
-    return Shard(chunks, np.concatenate([batch["key"].to_numpy() for batch in stored]))
+    fields = [field for field in reader.schema if field.name != KEY]
+    chunks = [Rows.of({field.name: _array(batch[field.name], field) for field in fields}) for batch in stored]
+    return Shard(chunks, np.concatenate([batch[KEY].to_numpy() for batch in stored]))
 
 
 def _field(name: str, part: Any) -> pa.Field:

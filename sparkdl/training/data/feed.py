@@ -51,7 +51,7 @@ def differ(plans: Sequence[Training]) -> bool:
 
 
 def _join_rows(rows: Sequence[Rows], join: Any) -> Rows:
-    return rows[0] if len(rows) == 1 else Rows(*(join(parts) for parts in zip(*rows, strict=True)))
+    return rows[0] if len(rows) == 1 else jax.tree.map(lambda *parts: join(parts), *rows)
 
 
 def _beside(parts: Sequence[Any]) -> Any:

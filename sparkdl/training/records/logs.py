@@ -8,7 +8,7 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +21,7 @@ from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.specs import Spec
 from sparkdl.training.checkpoints.remote_file import RemoteFile
+from sparkdl.training.data.batches import Rows
 from sparkdl.training.records.probe import BINS, Histogram, Probed, make_probe
 
 SCHEME = "sparkdl"  # under which tensorboardX finds our way to other file systems
@@ -71,13 +72,13 @@ class NullWriter:
         """Whether `scalars` is to be called after this step."""
         return False
 
-    def compile(self, weights: Weights, rows: Sequence[Any]) -> None:
+    def compile(self, weights: Weights, rows: Rows) -> None:
         """Compile the probe, so that the others do not wait for it at the first epoch's end."""
 
     def scalars(self, step: int, values: Mapping[str, float | None]) -> None:
         """Write numbers by name, and the learning rate, of the step that made it `step` steps."""
 
-    def epoch(self, step: int, record: Mapping[str, Any], before: Weights, after: Weights, rows: Sequence[Any]) -> None:
+    def epoch(self, step: int, record: Mapping[str, Any], before: Weights, after: Weights, rows: Rows) -> None:
         """Write an epoch that ended after `step` steps."""
 
     def close(self) -> None:
@@ -156,9 +157,9 @@ class LogWriter(NullWriter):
     def due(self, step: int) -> bool:
         return step % self._logs.every == 0
 
-    def compile(self, weights: Weights, rows: Sequence[Any]) -> None:
+    def compile(self, weights: Weights, rows: Rows) -> None:
         """Compile the probe for weights and for one worker's batch, both arrays or the like with shape and dtype."""
-        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), (weights, tuple(rows)))
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), (weights, rows))
         jax.block_until_ready(self._probed(zeros[0], zeros[0], zeros[1], 0))
 
     def scalars(self, step: int, values: Mapping[str, float | None]) -> None:
@@ -175,7 +176,7 @@ class LogWriter(NullWriter):
         rate = {"learning_rate": self._rate(step - 1)}
         self._write(step, self._numbers("step", {**values, **rate}))
 
-    def epoch(self, step: int, record: Mapping[str, Any], before: Weights, after: Weights, rows: Sequence[Any]) -> None:
+    def epoch(self, step: int, record: Mapping[str, Any], before: Weights, after: Weights, rows: Rows) -> None:
         """Write means over the epoch, and the spread of weights, gradients, updates and activations in its last step.
 
         Parameters
@@ -187,7 +188,7 @@ class LogWriter(NullWriter):
             are written as such.
         before, after : nested dict of arrays
             Weights before and after the epoch's last step.
-        rows : (features, labels, weights)
+        rows : Rows
             This worker's rows of that step. Gradients and activations are those of `before` over the first
             `PROBED_ROWS` of them, each by its weight; where these weigh nothing, there are none.
         """
@@ -199,7 +200,7 @@ class LogWriter(NullWriter):
             if 0 < change < math.inf and 0 < size < math.inf:
                 events += self._numbers("update_ratio", {name: math.log10(change / size)})
         histograms = {"weights": found.weights}
-        if np.sum(np.asarray(rows[2])[:PROBED_ROWS]) > 0:
+        if np.sum(rows.weights[:PROBED_ROWS]) > 0:
             histograms["gradients"] = found.gradients
             events += self._numbers("activations", found.activations)
         for group, spreads in histograms.items():
@@ -215,9 +216,9 @@ class LogWriter(NullWriter):
             except OSError as error:
                 warnings.warn(f"The last logs are missing in {self._logs.directory} ({error}).", stacklevel=3)
 
-    def _probed(self, before: Weights, after: Weights, rows: Sequence[Any], step: int) -> Probed:
-        features, labels, weights = (np.asarray(part)[:PROBED_ROWS] for part in rows)
-        return self._probe(before, after, features, labels, weights, self._seed, np.uint32(step))
+    def _probed(self, before: Weights, after: Weights, rows: Rows, step: int) -> Probed:
+        few = jax.tree.map(lambda part: np.asarray(part)[:PROBED_ROWS], rows)
+        return self._probe(before, after, few, self._seed, np.uint32(step))
 
     def _numbers(self, group: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         names = {name: name.replace("metric", self._metric) if group in ("step", "epoch") else name for name in values}

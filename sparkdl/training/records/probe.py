@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from sparkdl.arrays import LABEL
 from sparkdl.layers.base import Context, Weights
 from sparkdl.losses import Loss
 from sparkdl.network import Network
+from sparkdl.training.data.batches import Rows
 from sparkdl.weights import named_arrays, updated
 
 BINS = 30  # of a histogram
@@ -48,22 +50,20 @@ class Probed(NamedTuple):
 
 
 def make_probe(network: Network, loss: Loss, dtype: str | None = None) -> Callable[..., Probed]:
-    """`probe(before, after, features, labels, row_weights, seed, step) -> Probed`, compiled for this process alone.
+    """`probe(before, after, rows, seed, step) -> Probed`, compiled for this process alone.
 
     It is no part of the training step, which therefore costs nothing more where nothing is logged. Layers see the rows
     as in training (random layers draw anew, batch normalization takes the statistics of these rows).
     """
 
     @jax.jit
-    def probe(
-        before: Weights, after: Weights, features: Array, labels: Array, row_weights: Array, seed: Array, step: Array
-    ) -> Probed:
+    def probe(before: Weights, after: Weights, rows: Rows, seed: Array, step: Array) -> Probed:
         wide = next((leaf.dtype for leaf in jax.tree.leaves(before)), jnp.dtype("float32"))
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), before)
-        row_weights = row_weights.astype(wide)
+        labels, row_weights = rows.labels[LABEL], rows.weights.astype(wide)
         total = jnp.where(row_weights.sum() > 0, row_weights.sum(), 1)
         context = Context(jax.random.fold_in(jax.random.key(seed), step), row_weights)
-        x = features.astype(dtype or wide)
+        x = network.read(rows.features, dtype or wide)
         outputs, kept = network.train_forward(weights, x, context)
         scores = outputs.astype(wide)
         truth = labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(wide)

@@ -18,11 +18,12 @@ import jax.numpy as jnp
 from sparkdl.layers.base import Array, Context
 from sparkdl.layers.factored import Factored, is_factored
 from sparkdl.network import Network
+from sparkdl.training.data.batches import Rows
 
 CACHE_BYTES = 16_000_000  # that a part's rows may leave for backward, twice that of L2 and L3 caches a core
 
 
-def number_of_parts(network: Network, weights: Any, row: jax.ShapeDtypeStruct, rows: int, platform: str) -> int:
+def number_of_parts(network: Network, weights: Any, row: Any, rows: int, platform: str) -> int:
     """The number of parts to cut a batch into.
 
     Parameters
@@ -30,8 +31,8 @@ def number_of_parts(network: Network, weights: Any, row: jax.ShapeDtypeStruct, r
     network : Network
     weights : nested dict of arrays
         Their dtype is that of the computation.
-    row : ShapeDtypeStruct
-        Shape (1, *input_shape) and dtype of the network's input.
+    row : pytree of ShapeDtypeStruct
+        The network's x of one row.
     rows : int
         Of the batch that one worker holds.
     platform : str
@@ -59,27 +60,27 @@ def number_of_parts(network: Network, weights: Any, row: jax.ShapeDtypeStruct, r
     return min(range(fewest, 2 * fewest), key=lambda parts: -rows % parts)
 
 
-def summed_over_parts(sums: Callable[..., Any], parts: int, rows: tuple[Array, ...]) -> Any:
-    """`sums(part, *rows)` added up over `parts` parts of the rows, missing ones being zeros.
+def summed_over_parts(sums: Callable[[Array, Rows], Any], parts: int, rows: Rows) -> Any:
+    """`sums(part, rows)` added up over `parts` parts of the rows, missing ones being zeros.
 
     A loop, not one part written after the other: XLA then gives every part the same memory. Where `sums` leaves
     `Factored` gradients, their rows are collected instead.
     """
     if parts == 1:
-        return sums(jnp.int32(0), *rows)
-    size = -(-rows[0].shape[0] // parts)
+        return sums(jnp.int32(0), rows)
+    size = -(-rows.weights.shape[0] // parts)
 
     def cut(array: Array) -> Array:
         padding = [(0, parts * size - array.shape[0]), *[(0, 0)] * (array.ndim - 1)]
         return jnp.pad(array, padding).reshape(parts, size, *array.shape[1:])
 
-    def add(total: list[Array], part: tuple[Array, ...]) -> tuple[list[Array], list[Factored]]:
+    def add(total: list[Array], part: tuple[Array, Rows]) -> tuple[list[Array], list[Factored]]:
         leaves = jax.tree.leaves(sums(*part), is_leaf=is_factored)
         arrays = [leaf for leaf in leaves if not is_factored(leaf)]
         return jax.tree.map(jnp.add, total, arrays), [leaf for leaf in leaves if is_factored(leaf)]
 
-    inputs = (jnp.arange(parts, dtype=jnp.int32), *map(cut, rows))
-    shapes = jax.eval_shape(lambda inputs: sums(*(array[0] for array in inputs)), inputs)
+    inputs = (jnp.arange(parts, dtype=jnp.int32), jax.tree.map(cut, rows))
+    shapes = jax.eval_shape(lambda inputs: sums(*jax.tree.map(lambda array: array[0], inputs)), inputs)
     leaves, structure = jax.tree.flatten(shapes, is_leaf=is_factored)
     zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in leaves if not is_factored(leaf)]
     added, collected = jax.lax.scan(add, zeros, inputs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from sparkdl.network import Network
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
 from sparkdl.specs import Spec
+from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.options import Training
 from sparkdl.training.step.step import Clock, Program, Settings, State, make_score, make_step
@@ -46,7 +47,7 @@ def compiled_step(
     program: Program,
     state: State,
     settings: Settings,
-    batch: Sequence[Any],
+    batch: Rows,
     clock: Clock | None = None,
     several: bool = False,
     own_rows: bool = False,
@@ -54,20 +55,20 @@ def compiled_step(
     """The step of `make_step`, compiled for arrays like these."""
 
     def compiled() -> Any:
-        return make_step(program, clock, several, own_rows).lower(state, settings, *batch).compile()
+        return make_step(program, clock, several, own_rows).lower(state, settings, batch).compile()
 
     # A clock is one run's own.
-    return compiled() if clock else _kept(compiled, (program, several, own_rows, _shapes((state, settings, *batch))))
+    return compiled() if clock else _kept(compiled, (program, several, own_rows, _shapes((state, settings, batch))))
 
 
-def compiled_score(program: Program, weights: Any, batch: Sequence[Any], several: bool = False) -> Any:
+def compiled_score(program: Program, weights: Any, batch: Rows, several: bool = False) -> Any:
     """The scoring step of `make_score`, compiled for arrays like these."""
     network, loss, mesh = program.network, program.loss, program.mesh
 
     def compiled() -> Any:
-        return make_score(network, loss, mesh, several).lower(weights, *batch).compile()
+        return make_score(network, loss, mesh, several).lower(weights, batch).compile()
 
-    return _kept(compiled, (network, loss, mesh, several, _shapes((weights, *batch))))
+    return _kept(compiled, (network, loss, mesh, several, _shapes((weights, batch))))
 
 
 @lru_cache(KEPT)

@@ -15,6 +15,7 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from sparkdl.arrays import LABEL, Parts
 from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
 from sparkdl.layers.factored import multiplied
@@ -121,12 +122,12 @@ def _key_data(seed: Array) -> Array:
 
 
 def make_step(program: Program, clock: Clock | None = None, several: bool = False, own_rows: bool = False) -> Any:
-    """`step(state, settings, features, labels, weights) -> (state, totals)`, compiled; `state` is given up to it.
+    """`step(state, settings, rows) -> (state, totals)`, compiled; `state` is given up to it.
 
-    The rows are those of all workers, split over the mesh axis "workers", and so is the state, which has a first axis
-    of workers. `totals` are the sums over rows of weight * (loss + regularization), weight * metric, and weight, and
-    the bytes that all workers sent. A clock (callable, k) is called with moments of one in k steps (see `recorder.py`)
-    and its number.
+    The rows, as of `place`, are those of all workers, split over the mesh axis "workers", and so is the state, which
+    has a first axis of workers. `totals` are the sums over rows of weight * (loss + regularization), weight * metric,
+    and weight, and the bytes that all workers sent. A clock (callable, k) is called with moments of one in k steps (see
+    `recorder.py`) and its number.
 
     With `several`, the step is that of several runs: state (after its axis of workers), settings and totals have an
     axis of runs, and so have, with `own_rows`, the rows after their first.
@@ -137,9 +138,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
     def objective_penalty(learned: Any, weights: Any) -> Any:
         return jnp.asarray(network.penalty(updated(weights, learned)), _float_type(weights))
 
-    def step_of_run(
-        state: State, settings: Settings, features: Array, labels: Array, row_weights: Array
-    ) -> tuple[State, Array]:
+    def step_of_run(state: State, settings: Settings, rows: Rows) -> tuple[State, Array]:
         wide = _float_type(state.weights)
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
         key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), state.step)
@@ -147,22 +146,22 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         cut = WORKERS if exchange.sharded and mesh.size > 1 else None
         transformation = optimizer.transformation(settings.step_size, total_steps, steps, settings.weight_decay, cut)
 
-        def sums(part: Array, features: Array, labels: Array, row_weights: Array) -> tuple[Sums, Any]:
-            x = features.astype(dtype or wide)
+        def sums(part: Array, rows: Rows) -> tuple[Sums, Any]:
+            x, row_weights = network.read(rows.features, dtype or wide), rows.weights
             axis = WORKERS if exchange.synchronous else None
             context = Context(jax.random.fold_in(key, part), row_weights, axis, factored=platform == "cpu")
             outputs, kept = network.train_forward(weights, x, context)
             scores = outputs.astype(wide)
-            labels = _as_labels(labels, scores)
+            labels = _as_labels(rows.labels[LABEL], scores)
             dy = loss.delta(scores, labels, row_weights).astype(outputs.dtype)
             _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
             gradient = jax.tree.map(lambda array: array.astype(wide), gradient)
             statistics = network.new_statistics(state.weights, kept)
             return Sums(gradient, _totals(loss, scores, labels, row_weights)), statistics
 
-        row = jax.ShapeDtypeStruct((1, *features.shape[1:]), dtype or wide)
-        parts = number_of_parts(network, weights, row, features.shape[0], platform)
-        own, statistics = summed_over_parts(sums, parts, (features, labels, row_weights.astype(wide)))
+        row = jax.eval_shape(lambda one: network.read(one, dtype or wide), _one_row(rows.features))
+        parts = number_of_parts(network, weights, row, rows.weights.shape[0], platform)
+        own, statistics = summed_over_parts(sums, parts, rows._replace(weights=rows.weights.astype(wide)))
 
         own = own if exchange.takes_factored else multiplied(own)
         learned = network.learned(state.weights)
@@ -184,59 +183,56 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         totals = _stamped(jnp.concatenate([agreed.totals, sent]), EXCHANGED, state.step, agreed.totals, clock)
         return new, _stamped(totals, ENDED, state.step, (weights, totals), clock)
 
-    def step(stacked: State, settings: Settings, *rows: Array) -> tuple[State, Array]:
-        advance = _for_each(step_of_run, 2, own_rows) if several else step_of_run
-        new, totals = advance(_drop_axis(stacked), settings, *rows)
+    def step(stacked: State, settings: Settings, rows: Rows) -> tuple[State, Array]:
+        advance = _for_each(step_of_run, own_rows) if several else step_of_run
+        new, totals = advance(_drop_axis(stacked), settings, rows)
         return _add_axis(new), totals
 
     split = P(WORKERS)
-    specs = (split, P(), split, split, split)
+    specs = (split, P(), split)
     # check_vma would make jax.vjp of a layer sum its gradient over workers; ours are this worker's, and summed once.
     mapped = jax.shard_map(step, mesh=mesh, in_specs=specs, out_specs=(split, P()), check_vma=False)
     return jax.jit(mapped, donate_argnums=0, compiler_options=OPTIONS.get(platform))
 
 
 def make_score(network: Network, loss: Loss, mesh: Mesh, several: bool = False) -> Any:
-    """`score(weights, features, labels, row_weights) -> totals`: the first three of `make_step`, as at inference."""
+    """`score(weights, rows) -> totals`: the first three of `make_step`, as at inference."""
 
-    def score_of_run(weights: Any, features: Array, labels: Array, row_weights: Array) -> Array:
-        x = features.astype(_float_type(weights))
-        outputs = network.forward(weights, x)
-        totals = _totals(loss, outputs, _as_labels(labels, outputs), row_weights.astype(x.dtype))
+    def score_of_run(weights: Any, rows: Rows) -> Array:
+        wide = _float_type(weights)
+        outputs = network.forward(weights, network.read(rows.features, wide))
+        totals = _totals(loss, outputs, _as_labels(rows.labels[LABEL], outputs), rows.weights.astype(wide))
         totals = jax.lax.psum(totals, WORKERS)
         return totals.at[0].add(network.penalty(weights) * totals[2])
 
-    def score(stacked: Any, *rows: Array) -> Array:
-        scored = _for_each(score_of_run, 1, own_rows=False) if several else score_of_run
-        return scored(_drop_axis(stacked), *rows)
+    def score(stacked: Any, rows: Rows) -> Array:
+        scored = _for_each(score_of_run, own_rows=False) if several else score_of_run
+        return scored(_drop_axis(stacked), rows)
 
     split = P(WORKERS)
-    mapped = jax.shard_map(score, mesh=mesh, in_specs=(split,) * 4, out_specs=P(), check_vma=False)
+    mapped = jax.shard_map(score, mesh=mesh, in_specs=(split, split), out_specs=P(), check_vma=False)
     return jax.jit(mapped)
 
 
-def place(rows: Rows, mesh: Mesh) -> tuple[Array, Array, Array]:
+def place(rows: Rows, mesh: Mesh) -> Rows:
     """The rows of this process on its devices, as its part of the arrays of all workers; zeros where they weigh 0."""
     sharding = NamedSharding(mesh, P(WORKERS))
-    values, labels, weights = map(_storable, rows)
-    if values[weights == 0].any():  # 0 times what overflows within the network would be NaN
-        values = values.copy()
-        values[weights == 0] = 0
-    features, labels, weights = (
-        jax.make_array_from_process_local_data(sharding, part) for part in (values, labels, weights)
+    features, labels, weights = jax.tree.map(_storable, rows)
+    features = {name: _zeroed(values, weights == 0) for name, values in features.items()}
+    return jax.tree.map(
+        lambda part: jax.make_array_from_process_local_data(sharding, part), Rows(features, labels, weights)
     )
-    return features, labels, weights
 
 
-def abstract_rows(shard: Shard, rows: int, mesh: Mesh) -> tuple[jax.ShapeDtypeStruct, ...]:
+def abstract_rows(shard: Shard, rows: int, mesh: Mesh) -> Rows:
     """The shapes that `place` gives when every worker's batch has `rows` rows like the shard's."""
     sharding = NamedSharding(mesh, P(WORKERS))
-    return tuple(
-        jax.ShapeDtypeStruct(
-            (rows * mesh.size, *part.shape[1:]), jax.dtypes.canonicalize_dtype(part.dtype), sharding=sharding
-        )
-        for part in shard.chunks[0]
-    )
+
+    def shape(part: Any) -> jax.ShapeDtypeStruct:
+        dtype = jax.dtypes.canonicalize_dtype(part.dtype)
+        return jax.ShapeDtypeStruct((rows * mesh.size, *part.shape[1:]), dtype, sharding=sharding)
+
+    return jax.tree.map(shape, shard.chunks[0])
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
@@ -277,19 +273,18 @@ def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | 
     return jnp.where(answer == 0, totals, jnp.nan)
 
 
-def _for_each(function: Callable[..., Any], own: int, own_rows: bool) -> Callable[..., Any]:
-    """The function of several runs in turn: its first `own` arguments have a first axis of them, rows perhaps a second.
+def _for_each(function: Callable[..., Any], own_rows: bool) -> Callable[..., Any]:
+    """The function of several runs in turn: its arguments have a first axis of them, the last, rows, perhaps a second.
 
     A loop comes to what a run comes to alone, and takes the memory of one.
     """
 
     def in_turn(*arguments: Any) -> Any:
-        rows = arguments[own:]
+        *own, rows = arguments
         if own_rows:
-            return jax.lax.map(
-                lambda each: function(*each), (*arguments[:own], *(jnp.moveaxis(part, 1, 0) for part in rows))
-            )
-        return jax.lax.map(lambda each: function(*each, *rows), arguments[:own])
+            rows = jax.tree.map(lambda part: jnp.moveaxis(part, 1, 0), rows)
+            return jax.lax.map(lambda each: function(*each), (*own, rows))
+        return jax.lax.map(lambda each: function(*each, rows), tuple(own))
 
     return in_turn
 
@@ -315,6 +310,19 @@ def _as_labels(labels: Array, outputs: Array) -> Array:
 def _float_type(weights: Any) -> Any:
     leaves = jax.tree.leaves(weights)
     return leaves[0].dtype if leaves else jax.dtypes.canonicalize_dtype(float)
+
+
+def _one_row(parts: Parts) -> Parts:
+    """Shapes and dtypes of parts of one row."""
+    return {name: jax.ShapeDtypeStruct((1, *part.shape[1:]), part.dtype) for name, part in parts.items()}
+
+
+def _zeroed(values: np.ndarray[Any, Any], where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The values with zeros in these rows: 0 times what overflows within the network would be NaN."""
+    if values[where].any():
+        values = values.copy()
+        values[where] = 0
+    return values
 
 
 def _storable(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
