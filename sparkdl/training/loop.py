@@ -5,20 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Sequence
 from contextlib import closing
+from operator import itemgetter
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
 from sparkdl.training.checkpoints.checkpoints import CheckpointFolder, decode
 from sparkdl.training.data.batches import Plan
-from sparkdl.training.data.feed import feed
+from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.group.collectives import from_first, meet, summed
 from sparkdl.training.options import Training
@@ -29,7 +32,7 @@ from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
 from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.programs import compiled_score, compiled_step, initialization, program_of
-from sparkdl.training.step.step import Settings, abstract_rows, initial_state, local_workers, replicate
+from sparkdl.training.step.step import Settings, State, abstract_rows, initial_state, local_workers, replicate
 from sparkdl.training.stopping import Stopper, are_finite, diverged
 from sparkdl.transfer import started_from
 
@@ -45,18 +48,42 @@ def train(
 ) -> Result:
     """Train on this process's share together with the other processes of the mesh, who call this too.
 
+    See `train_group`, of which this is the group of one run.
+    """
+    (result,) = train_group([plan], share, validation, mesh, report, [initial], recorder)
+    assert result is not None
+    return result
+
+
+def train_group(
+    plans: Sequence[Training],
+    share: Share,
+    validation: Share,
+    mesh: Mesh,
+    report: Report | None = None,
+    initial: Sequence[Weights | None] = (None,),
+    recorder: Recorder | None = None,
+) -> list[Result | None]:
+    """Train several runs, which take every step together, on this process's share of the rows.
+
     Parameters
     ----------
-    plan : Training
+    plans : sequence of Training
+        One, or several that one program serves and that nobody looks at on the way (see `together.py`).
     share, validation : Share
     mesh : Mesh
         One device a worker.
     report : callable, optional
-        Called with a dict of progress now and then.
-    initial : nested dict of arrays, optional
-        Weights to start from; layers they lack start fresh.
+        Called with a dict of progress of the first run now and then.
+    initial : sequence of nested dicts of arrays or None
+        For every run weights to start from; layers they lack start fresh.
     recorder : Recorder, optional
         Takes down the events of the run.
+
+    Returns
+    -------
+    list of Result or None
+        None for one of several that diverged, which is to be trained alone, to be stopped at the step where it did.
 
     Raises
     ------
@@ -65,28 +92,32 @@ def train(
     """
     if not sum(share.lengths):
         raise ValueError("There are no rows to train on; check the data and its filters.")
-    run = _Run(plan, share, validation, mesh, report, initial, recorder or Recorder(plan.statistics))
+    group = _Group(plans, share, validation, mesh, report, initial, recorder or Recorder(plans[0].statistics))
     try:
-        return run.result()
+        return group.results()
     finally:
-        if run.folder:
-            run.folder.close()
+        if group.folder:
+            group.folder.close()
 
 
-class _Run:
-    """One training run in one process; all processes of the mesh take the same decisions at the same steps."""
+class _Group:
+    """The runs of one process; all processes of the mesh take the same decisions at the same steps.
+
+    Stopping early, checkpoints, logs and statistics are those of a run alone, `plan`.
+    """
 
     def __init__(
         self,
-        plan: Training,
+        plans: Sequence[Training],
         share: Share,
         validation: Share,
         mesh: Mesh,
         report: Report | None,
-        initial: Weights | None,
+        initial: Sequence[Weights | None],
         recorder: Recorder,
     ) -> None:
-        self.plan, self.share, self.validation, self.mesh = plan, share, validation, mesh
+        self.plans, self.several, self.plan = plans, len(plans) > 1, (plan := plans[0])
+        self.share, self.validation, self.mesh = share, validation, mesh
         self.report, self.initial, self.recorder = report, initial, recorder
         self.loss, self.exchange = Loss.of(plan.loss), Exchange.of(plan.exchange)
         self.rows, self.leads = sum(share.lengths), share.first == 0
@@ -101,6 +132,8 @@ class _Run:
             )
         self.sampled_every = sampling(self.steps.steps * plan.epochs) if recorder.active else 0
         self.at = Position()
+        self.records: list[list[Epoch]] = []  # of every epoch that several runs have done, each run's
+        self.finite = np.ones(len(plans), bool)  # which of several have not diverged
         self.earlier = 0.0  # seconds of training before this process took over
         self.best: Weights | None = None
         self.good: tuple[int, Weights] = (0, {})  # epochs, and the weights after them, the last to be finite
@@ -111,32 +144,32 @@ class _Run:
         self.notes: list[str] = []
         self.folder: CheckpointFolder | None = None
 
-    def result(self) -> Result:
-        plan, network = self.plan, self.plan.network
+    def results(self) -> list[Result | None]:
+        plan = self.plan
         with self.recorder.span("compile"), kept_by_every_process():
-            weights = initialization(network)(np.int64(plan.seed))
-            if self.initial is not None:
-                weights = started_from(weights, self.initial)
-            state = initial_state(network, weights, self.optimizer, self.exchange, self.mesh.size)
-            self.state = replicate(state, self.mesh)
+            states = [self._initial_state(*each) for each in zip(self.plans, self.initial, strict=True)]
+            self.state = replicate(_stack(states) if self.several else states[0], self.mesh)
         if not plan.epochs:
-            return Result(_copy_first(self.state.weights), [], 0.0, "maxIter is 0")
+            return [Result(_copy_first(self.state.weights), [], 0.0, "maxIter is 0")]
         if plan.checkpoints:
             self._resume()
         if self.at.epoch >= plan.epochs or self.at.stopped:
-            return self._result(0.0)
+            return [self._result(0.0)]
 
         self.logs = self._open_logs()
         started = time.perf_counter()
         with self.recorder.span("compile"), kept_by_every_process():
-            batch = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh)
+            batch, own_rows = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh), differ(self.plans)
+            if own_rows:
+                batch = jax.tree.map(lambda part: _beside(part, len(self.plans)), batch)
             clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
             program = program_of(plan, self.steps.steps, self.mesh)
-            self.settings = Settings.of(self.optimizer, plan.step_size, plan.seed)
-            self.advance = compiled_step(program, self.state, self.settings, batch, clock)
+            settings = [Settings.of(Optimizer.of(each.optimizer), each.step_size, each.seed) for each in self.plans]
+            self.settings = _stack(settings) if self.several else settings[0]
+            self.advance = compiled_step(program, self.state, self.settings, batch, clock, self.several, own_rows)
             if self.scoring:
                 batch = abstract_rows(self.validation.shards[0], self.scoring.rows, self.mesh)
-                self.score = compiled_score(program, self.state.weights, batch)
+                self.score = compiled_score(program, self.state.weights, batch, self.several)
             if self.logs.active:
                 shard = self.share.shards[0]
                 self.logs.compile(_copy_first(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
@@ -147,16 +180,23 @@ class _Run:
         self.good = self.at.epoch, _copy_first(self.state.weights)
         self.began = time.perf_counter()
         with closing(self.logs):
-            while self.at.epoch < plan.epochs and not self.at.stopped:
+            while self.at.epoch < plan.epochs and not self.at.stopped and self.finite.any():
                 self._train_epoch()
-        return self._result(compile_seconds)
+        return self._results_of_several(compile_seconds) if self.several else [self._result(compile_seconds)]
+
+    def _initial_state(self, plan: Training, initial: Weights | None) -> State:
+        weights = initialization(plan.network)(np.int64(plan.seed))
+        if initial is not None:
+            weights = started_from(weights, initial)
+        return initial_state(plan.network, weights, Optimizer.of(plan.optimizer), self.exchange, self.mesh.size)
 
     def _train_epoch(self) -> None:
         plan, epoch = self.plan, self.at.epoch
-        before = (self.at.step, self.at.sums, self.at.epoch_seconds)
+        sums = np.zeros((len(self.plans), 4)) if self.several else self.at.sums
+        before = (self.at.step, sums, self.at.epoch_seconds)
         meter = Meter(epoch, plan.epochs, self.rows, self.steps.steps, self.report, *before)
         order, asked = epoch if plan.shuffle else None, self.recorder.now()
-        with closing(feed([plan], self.share, self.steps, self.mesh, order, self.at.step)) as placed_batches:
+        with closing(feed(self.plans, self.share, self.steps, self.mesh, order, self.at.step)) as placed_batches:
             for placed in placed_batches:
                 number = epoch * self.steps.steps + self.at.step
                 if self.sampled_every and is_sampled(number, self.sampled_every):
@@ -165,8 +205,8 @@ class _Run:
                 weights_before = _copy_first(self.state.weights) if last and self.logs.active else None
                 self.state, totals = self.advance(self.state, self.settings, placed)
                 self.at.step += 1
-                for done, loss in meter.add(totals):
-                    self._note_divergence(epoch, done, loss)
+                for read in meter.add(totals):
+                    self._note_divergence(*read)
                 self._note_lateness()
                 if self.logs.due(number + 1):
                     self.logs.scalars(number + 1, meter.numbers())
@@ -180,12 +220,16 @@ class _Run:
 
     def _close_epoch(self, meter: Meter, before: Weights | None, placed: Any) -> None:
         plan, whole = self.plan, self.at.step == self.steps.steps
-        loss, metric = meter.means()
-        seconds = meter.seconds()
-        validated = self._validate()
+        means, seconds = meter.means(), meter.seconds()
+        held_out, validating = self._validate()
         rows = self.rows * self.at.step // self.steps.steps
-        record = Epoch(loss, metric, *validated[:2], rows, seconds, validated[2], self.at.step, float(meter.sums[3]))
+        records = [
+            Epoch(*own, *scored, rows, seconds, validating, self.at.step, float(sums[3]))
+            for own, scored, sums in zip(means, held_out, meter.sums.reshape(-1, 4), strict=True)
+        ]
+        record = records[0]
         self.at.history.append(record)
+        self.records.append(records)
         if self.report:
             self.report(meter.message() | {"history": record._asdict()})
         number = self.at.epoch * self.steps.steps + self.at.step
@@ -203,7 +247,8 @@ class _Run:
                 value = getattr(record, stopper.plan.monitor)
                 improved = self._check(self._monitored(window) if in_steps and not stopper.plan.validates else value)
             previous = self.at.history[-2].loss if len(self.at.history) > 1 else None
-            if plan.tol and previous is not None and previous - loss < plan.tol * abs(previous) and not self.at.stopped:
+            fell = math.inf if previous is None else previous - record.loss
+            if plan.tol and previous is not None and fell < plan.tol * abs(previous) and not self.at.stopped:
                 self.at.stopped = f"the objective fell by less than tol {plan.tol:g} of itself in epoch {self.at.epoch}"
         else:
             self.at.sums, self.at.epoch_seconds = meter.sums.tolist(), seconds
@@ -219,7 +264,7 @@ class _Run:
             window = meter.sums - self.at.checked
             self.at.checked = meter.sums.tolist()
             if stopper.plan.validates and not self.at.stopped:
-                loss, metric, _ = self._validate()
+                ((loss, metric),), _ = self._validate()
                 improved = self._check(loss if stopper.plan.monitor.endswith("loss") else metric)
             elif not self.at.stopped:
                 improved = self._check(self._monitored(window))
@@ -229,10 +274,10 @@ class _Run:
             self._save(improved)
 
     def _flush(self, meter: Meter) -> None:
-        for done, loss in meter.flush():
-            self._note_divergence(self.at.epoch, done, loss)
+        for read in meter.flush():
+            self._note_divergence(*read)
 
-    def _monitored(self, window: np.ndarray[Any, Any]) -> float:
+    def _monitored(self, window: Array) -> float:
         """The monitored mean over training rows, from their sums."""
         assert self.stopper is not None
         which = 0 if self.stopper.plan.monitor.endswith("loss") else 1
@@ -247,14 +292,22 @@ class _Run:
         self.at.stopped = self.at.stopped or self.stopper.reason()
         return improved
 
-    def _note_divergence(self, epoch: int, step: int, loss: float) -> None:
-        bound = self.stopper.plan.max_loss if self.stopper else None
-        if reason := diverged(epoch, step, loss, math.inf if bound is None else bound):
+    def _note_divergence(self, step: int, totals: Array) -> None:
+        """Look at the totals of a step, which is done."""
+        if self.several:
+            self.finite &= np.isfinite(totals[:, 0])
+            return
+        if totals[2] == 0:  # of an exchange that holds its totals back; NaN is no weight that one could miss
+            return
+        loss, bound = float(totals[0] / totals[2]), self.stopper.plan.max_loss if self.stopper else None
+        if reason := diverged(self.at.epoch, step, loss, math.inf if bound is None else bound):
             self.overflowed = self.overflowed or (not self.diverged and not math.isfinite(loss))
             self.at.stopped, self.diverged = self.at.stopped or reason, True
 
     def _keep_good(self) -> None:
         """Keep the weights after an epoch, when workers hold equal ones, unless it led them astray."""
+        if self.several:
+            return
         weights = _copy_first(self.state.weights)
         if not self.diverged and not are_finite(weights):  # its last step did, whose loss was of those before
             self.diverged = self.overflowed = True
@@ -278,23 +331,24 @@ class _Run:
     def _seconds(self) -> float:
         return self.earlier + time.perf_counter() - self.began
 
-    def _validate(self) -> tuple[float | None, float | None, float]:
+    def _validate(self) -> tuple[list[tuple[float | None, float | None]], float]:
+        """Every run's loss and metric on the validation rows, and the seconds that took."""
         if not self.scoring:
-            return None, None, 0.0
-        rows = sum(self.validation.lengths)
-        meter = Meter(self.at.epoch, self.plan.epochs, rows, self.scoring.steps, None)
+            return [(None, None)] * len(self.plans), 0.0
+        rows, sums = sum(self.validation.lengths), np.zeros((len(self.plans), 4) if self.several else 4)
+        meter = Meter(self.at.epoch, self.plan.epochs, rows, self.scoring.steps, None, sums=sums)
         with self.recorder.span("validation", epoch=self.at.epoch, rows=rows):
             with closing(feed([self.plan], self.validation, self.scoring, self.mesh, None)) as placed_batches:
                 for placed in placed_batches:
                     meter.add(self.score(self.state.weights, placed))
-            list(meter.flush())
-        return *meter.means(), meter.seconds()
+            meter.flush()
+        return list(meter.means()), meter.seconds()
 
     # Checkpoints. The first worker alone reads and writes them; the others learn what it read from it.
 
     def _resume(self) -> None:
         assert self.plan.checkpoints is not None
-        run = fingerprint(self.plan, (self.share, self.validation), self.initial, self.mesh)
+        run = fingerprint(self.plan, (self.share, self.validation), self.initial[0], self.mesh)
         data = None
         if self.leads:
             self.folder = CheckpointFolder(self.plan.checkpoints, run.digest)
@@ -390,6 +444,14 @@ class _Run:
             failure=failure,
         )
 
+    def _results_of_several(self, compile_seconds: float) -> list[Result | None]:
+        weights, stopped = _copy_first(self.state.weights), f"all {len(self.records)} epochs are done"
+        each = [jax.tree.map(itemgetter(run), weights) for run in range(len(self.plans))]
+        return [
+            Result(own, list(history), compile_seconds, stopped) if good and are_finite(own) else None
+            for own, good, history in zip(each, self.finite, zip(*self.records, strict=True), strict=True)
+        ]
+
     def _events(self) -> list[dict[str, Any]]:
         at, steps = self.at, self.steps.steps
         first = self.resumed[0] * steps + self.resumed[1] if self.resumed else 0
@@ -403,6 +465,14 @@ def _is_best(history: list[Epoch]) -> bool:
     """Whether the last epoch has the lowest loss of all: on validation rows if there are any, else in training."""
     losses = [epoch.loss if epoch.validation_loss is None else epoch.validation_loss for epoch in history]
     return all(losses[-1] < loss for loss in losses[:-1])
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def _beside(part: jax.ShapeDtypeStruct, runs: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((part.shape[0], runs, *part.shape[1:]), part.dtype, sharding=part.sharding)
 
 
 def _copy_first(stacked: Any) -> Any:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from sparkdl.arrays import Array
 from sparkdl.training.records.pulse import beat
 
 Report = Callable[[dict[str, Any]], None]
@@ -17,7 +18,7 @@ REPORT_SECONDS = 0.2  # between two reports of progress
 
 
 class Meter:
-    """Adds up a pass's totals, read back two steps late so that the device never waits for the host.
+    """Adds up a pass's totals, of one run or of several, read back two steps late so that the device never waits.
 
     Parameters
     ----------
@@ -26,12 +27,12 @@ class Meter:
     rows, steps : int
         Of the pass.
     report : callable or None
-    step, sums, seconds : int, sequence of 4 floats, float
+    step, sums, seconds : int, array-like (4,) or (runs, 4), float
         What an earlier process has done of this pass.
 
     Attributes
     ----------
-    sums : array (4,)
+    sums : array (4,) or (runs, 4)
         So far, over rows: weight * loss, weight * metric, weight; and the bytes sent.
     """
 
@@ -43,7 +44,7 @@ class Meter:
         steps: int,
         report: Report | None,
         step: int = 0,
-        sums: Sequence[float] = (0.0, 0.0, 0.0, 0.0),
+        sums: Any = (0.0, 0.0, 0.0, 0.0),
         seconds: float = 0.0,
     ) -> None:
         self._epoch, self._epochs, self._rows, self._steps, self._report = epoch, epochs, rows, steps, report
@@ -53,8 +54,8 @@ class Meter:
         self._reported = time.perf_counter()
         self._started = self._reported - seconds
 
-    def add(self, totals: Any) -> list[tuple[int, float]]:
-        """Take a step's totals, still on their way from the device; gives the steps that were read, with mean loss."""
+    def add(self, totals: Any) -> list[tuple[int, Array]]:
+        """Take a step's totals, still on their way from the device; gives the steps that were read, with theirs."""
         self._pending.append(totals)
         self._step += 1
         read = self._read() if len(self._pending) > 2 else []
@@ -63,26 +64,28 @@ class Meter:
             self._report(self.message())
         return read
 
-    def flush(self) -> list[tuple[int, float]]:
-        """Wait until every step is done; those that were read now, with their mean loss."""
+    def flush(self) -> list[tuple[int, Array]]:
+        """Wait until every step is done; those that were read now, with their totals."""
         read = []
         while self._pending:
             read += self._read()
         return read
 
-    def means(self) -> tuple[float, float]:
-        """Mean loss and metric by weight, once every step is done; NaN if all rows so far weigh 0."""
+    def means(self) -> list[tuple[float, float]]:
+        """Mean loss and metric by weight of every run, once every step is done; NaN if all rows so far weigh 0."""
         self.flush()
-        loss, metric, weight, _ = self.sums
-        return (float(loss / weight), float(metric / weight)) if weight else (math.nan, math.nan)
+        return [
+            (float(loss / weight), float(metric / weight)) if weight else (math.nan, math.nan)
+            for loss, metric, weight, _ in self.sums.reshape(-1, 4)
+        ]
 
     def seconds(self) -> float:
         """Wall time since the pass began."""
         return time.perf_counter() - self._started
 
     def numbers(self) -> dict[str, float | None]:
-        """Means so far, rows a second, and bytes sent."""
-        loss, metric, weight, sent = self.sums
+        """Means so far, rows a second, and bytes sent; of several runs the first one's."""
+        loss, metric, weight, sent = self.sums.reshape(-1, 4)[0]
         return {
             "loss": loss / weight if weight > 0 else None,
             "metric": metric / weight if weight > 0 else None,
@@ -103,9 +106,8 @@ class Meter:
             "seconds": self.seconds(),
         }
 
-    def _read(self) -> list[tuple[int, float]]:
+    def _read(self) -> list[tuple[int, Array]]:
         totals = np.asarray(self._pending.popleft().addressable_data(0), np.float64)
         beat()
-        self.sums[: len(totals)] += totals
-        # An exchange that holds its totals back gives zeros; NaN is no weight that one could miss.
-        return [] if totals[2] == 0 else [(self._step - len(self._pending), float(totals[0] / totals[2]))]
+        self.sums[..., : totals.shape[-1]] += totals
+        return [(self._step - len(self._pending), totals)]
