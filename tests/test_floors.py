@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -123,6 +124,29 @@ def test_a_folder_loads_only_what_its_process_needs(package: str, heavy: list[st
     code = LOADING.format(package=package, heavy=heavy)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.split("\n")[0] == "[] False", done.stderr
+
+
+def test_training_speaks_its_own_names() -> None:
+    """Spark's names of Params, as checkpointDir, are known in spark/ alone."""
+    spelled = re.compile(r"[a-z]+[A-Z]\w*")
+    params = {
+        node.target.id
+        for name, tree in TREES.items()
+        if name.startswith("spark/params/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and spelled.fullmatch(node.target.id)
+    }
+    assert {"checkpointDir", "computeDtype"} <= params
+    params |= {"stepSize", "maxIter", "labelCol", "featuresCol", "validationIndicatorCol"}  # Spark's own
+    found = {
+        (name, word)
+        for name, tree in TREES.items()
+        if name.startswith(("training/", "launch/"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for word in spelled.findall(node.value)
+    }
+    assert not [(name, word) for name, word in found if word in params]
 
 
 SHIPPING = ("spark/driver/shipping.py", "classes.py")  # of a program's own classes to its workers, as Spark does

@@ -325,16 +325,16 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         return plan
 
     def _fitted_model(self, fitted: cluster.Fitted) -> DeepModel | ValueError:
-        if fitted.facts["failure"]:
-            return ValueError(fitted.facts["failure"])
-        for note in fitted.facts["notes"]:
+        if fitted.ending.failure:
+            return ValueError(fitted.ending.failure)
+        for note in fitted.ending.notes:
             warnings.warn(note, stacklevel=5)
         summary = TrainingSummary(
             fitted.history,
             self.getLoss().metric,
             fitted.workers,
             fitted.timings,
-            fitted.facts,
+            fitted.ending,
             fitted.events,
             fitted.skipped,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkdl.training.records.scaling import scaling_report
 from sparkdl.training.records.timeline import Timeline
-from sparkdl.training.results import Epoch
+from sparkdl.training.results import Ending, Epoch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ class TrainingSummary:
         For every worker: rank, host, device, rows.
     timings : dict of str to float
         Seconds of wall time of the fit by phase: spark, read, start, compile, training, return.
-    facts : dict
+    ending : Ending
         How the run ended: see stopReason, bestCheck, checks, resumedFrom, notes.
     events : list of list of dict
         What every worker did when, with collectTrainingStats.
@@ -40,34 +40,34 @@ class TrainingSummary:
     metric: str
     workers: list[dict[str, Any]]
     timings: dict[str, float]
-    facts: dict[str, Any] = field(default_factory=dict)
+    ending: Ending = field(default_factory=Ending)
     events: list[list[dict[str, Any]]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
     @property
     def stopReason(self) -> str:
         """Why training ended."""
-        return self.facts["stop_reason"]
+        return self.ending.stop_reason
 
     @property
     def bestCheck(self) -> list[Any] | None:
         """[epochs, steps of the next epoch, monitored value] at the best check of earlyStopping; None without."""
-        return self.facts["best"]
+        return self.ending.best
 
     @property
     def checks(self) -> list[list[Any]]:
         """The same of all checks of earlyStopping."""
-        return self.facts["checks"]
+        return self.ending.checks
 
     @property
     def resumedFrom(self) -> list[int] | None:
         """[epochs, steps of the next epoch] that were done at the checkpoint from which the fit went on, if it did."""
-        return self.facts["resumed"]
+        return self.ending.resumed
 
     @property
     def notes(self) -> list[str]:
         """What went otherwise than expected, a sentence each; fit warned of them."""
-        return self.facts["notes"]
+        return self.ending.notes
 
     @property
     def bytesPerStep(self) -> float:
@@ -88,13 +88,14 @@ class TrainingSummary:
 
     def scaling_report(self) -> str:
         """Where the time went and what another worker would bring, in plain words."""
-        return scaling_report(self.timeline, self.history, self.timings, len(self.workers))
+        report = scaling_report(self.timeline, self.history, self.timings, len(self.workers))
+        return report if any(self.events) else f"{report}\nFit with collectTrainingStats=True to collect them."
 
     def plot(self) -> Figure:
         """Loss and metric, in training and validation, with the best check marked, as a matplotlib Figure."""
         from sparkdl.training.records.learning_curves import learning_figure
 
-        return learning_figure(self.history, self.metric, self.facts.get("best"))
+        return learning_figure(self.history, self.metric, self.ending.best)
 
     @property
     def objectiveHistory(self) -> list[float]:
@@ -138,7 +139,7 @@ class TrainingSummary:
                 f"{number:>5}  {epoch.loss:>10.4f}  {epoch.metric:>10.4f}  {held_out[0]:>10}  {held_out[1]:>13}  "
                 f"{epoch.rows / epoch.seconds:>9,.0f}"
             )
-        if self.facts:
+        if self.stopReason:
             lines.append(f"ended: {self.stopReason}")
         if self.skipped:
             lines.append("rows skipped: " + ", ".join(f"{count} {kind}" for kind, count in self.skipped.items()))

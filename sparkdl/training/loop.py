@@ -128,7 +128,7 @@ class _Group:
         if self.stopper and self.stopper.plan.validates and not self.scoring:
             raise ValueError(
                 f"EarlyStopping monitors {self.stopper.plan.monitor}, but there are no validation rows; give some "
-                "(validationIndicatorCol) or monitor 'loss' or 'metric'."
+                "or monitor 'loss' or 'metric'."
             )
         self.sampled_every = sampling(self.steps.steps * plan.epochs) if recorder.active else 0
         self.at = Position()
@@ -150,7 +150,7 @@ class _Group:
             states = [self._initial_state(*each) for each in zip(self.plans, self.initial, strict=True)]
             self.state = replicate(_stack(states) if self.several else states[0], self.mesh)
         if not plan.epochs:
-            return [Result(_copy_first(self.state.weights), [], 0.0, "maxIter is 0")]
+            return [Result(_copy_first(self.state.weights), [], 0.0, stop_reason="there are no epochs to train")]
         if plan.checkpoints:
             self._resume()
         if self.at.epoch >= plan.epochs or self.at.stopped:
@@ -312,7 +312,7 @@ class _Group:
         if not self.diverged and not are_finite(weights):  # its last step did, whose loss was of those before
             self.diverged = self.overflowed = True
             self.at.stopped = self.at.stopped or (
-                f"the weights were not finite after epoch {self.at.epoch}; try a smaller stepSize or clip_norm"
+                f"the weights were not finite after epoch {self.at.epoch}; try a smaller step size or clip_norm"
             )
         if not self.diverged:
             self.good = self.at.epoch, weights
@@ -357,15 +357,15 @@ class _Group:
             data = found.data if found else None
             if not found and self.folder.others():
                 self.notes.append(
-                    f"checkpointDir {self.plan.checkpoints.directory!r} holds checkpoints of other runs only (with "
-                    "another network, other code of its own classes, other Params, rows or number of workers, another "
-                    "maxIter where the step size depends on it, or another version of sparkdl or jax); this one "
-                    "started anew."
+                    f"The checkpoint directory {self.plan.checkpoints.directory!r} holds checkpoints of other runs "
+                    "only (with another network, other code of its own classes, other settings, rows or number of "
+                    "workers, another number of epochs where the step size depends on it, or another version of "
+                    "sparkdl or jax); this one started anew."
                 )
             if found and run.unknown:
                 self.notes.append(
                     f"The run went on from a checkpoint in {self.plan.checkpoints.directory!r}, though whether its "
-                    f"code is the same could not be told of {', '.join(run.unknown)}; name another checkpointDir if "
+                    f"code is the same could not be told of {', '.join(run.unknown)}; name another directory if "
                     "that has changed."
                 )
         data = from_first(data, self.mesh)
@@ -422,9 +422,9 @@ class _Group:
             epochs, weights = self.good
             if self.overflowed and not epochs:
                 failure = (
-                    f"No epoch of this fit stayed finite with stepSize {self.plan.step_size:g}: "
+                    f"No epoch of this fit stayed finite with step size {self.plan.step_size:g}: "
                     f"{str(self.at.stopped).partition(';')[0]}; standardize the features (StandardScaler, or "
-                    "Standardize as the first layer), lower stepSize, or set clip_norm of the optimizer."
+                    "Standardize as the first layer), lower the step size, or set clip_norm of the optimizer."
                 )
             which = f"those after epoch {epochs}" if epochs else "the initial ones"
         else:
@@ -435,12 +435,12 @@ class _Group:
             weights,
             self.at.history,
             compile_seconds,
-            self.at.stopped or f"all {self.plan.epochs} epochs are done",
-            stopper.best if stopper else None,
-            stopper.checks if stopper else [],
-            self.resumed,
-            self.notes,
             self._events() if self.recorder.active else [],
+            stop_reason=self.at.stopped or f"all {self.plan.epochs} epochs are done",
+            best=stopper.best if stopper else None,
+            checks=stopper.checks if stopper else [],
+            resumed=self.resumed,
+            notes=self.notes,
             failure=failure,
         )
 
@@ -448,7 +448,7 @@ class _Group:
         weights, stopped = _copy_first(self.state.weights), f"all {len(self.records)} epochs are done"
         each = [jax.tree.map(itemgetter(run), weights) for run in range(len(self.plans))]
         return [
-            Result(own, list(history), compile_seconds, stopped) if good and are_finite(own) else None
+            Result(own, list(history), compile_seconds, stop_reason=stopped) if good and are_finite(own) else None
             for own, good, history in zip(each, self.finite, zip(*self.records, strict=True), strict=True)
         ]
 

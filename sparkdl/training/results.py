@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from sparkdl.layers.base import Weights
@@ -39,18 +39,14 @@ class Epoch(NamedTuple):
     bytes: float = 0.0
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a training run returns.
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a run ended.
 
     Attributes
     ----------
-    weights : nested dict of NumPy arrays
-    history : list of Epoch
-    compile_seconds : float
-        Wall time spent on compiling.
     stop_reason : str
-        Why training ended: "maxIter epochs are done", or what stopped it before.
+        Why: all epochs are done, or what stopped it before.
     best : list or None
         [epoch, step, value] of the best check of early stopping.
     checks : list of [epoch, step, value]
@@ -59,23 +55,41 @@ class Result:
         [epoch, step] of the checkpoint from which the run went on.
     notes : list of str
         What went otherwise than expected, a sentence each.
-    events : list of dict
-        See `Recorder`; empty without `statistics`.
-    seconds : float
-        Wall time of the run, compiling included; of all those that took their steps together.
     failure : str or None
         Why there is nothing to use: no epoch stayed finite, and the weights are the initial ones. Not raised here,
         since the run may be one of a grid.
     """
 
-    weights: Weights
-    history: list[Epoch]
-    compile_seconds: float
     stop_reason: str = ""
     best: list[Any] | None = None
     checks: list[list[Any]] = field(default_factory=list)
     resumed: list[int] | None = None
     notes: list[str] = field(default_factory=list)
+    failure: str | None = None
+
+    def ending(self) -> Ending:
+        """This without what a subclass adds."""
+        return Ending(**{entry.name: getattr(self, entry.name) for entry in fields(Ending)})
+
+
+@dataclass(frozen=True)
+class Result(Ending):
+    """What a training run returns: besides how it ended (see `Ending`) what came of it.
+
+    Attributes
+    ----------
+    weights : nested dict of NumPy arrays
+    history : list of Epoch
+    compile_seconds : float
+        Wall time spent on compiling.
+    events : list of dict
+        See `Recorder`; empty without `statistics`.
+    seconds : float
+        Wall time of the run, compiling included; of all those that took their steps together.
+    """
+
+    weights: Weights
+    history: list[Epoch]
+    compile_seconds: float
     events: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
-    failure: str | None = None

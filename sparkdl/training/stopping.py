@@ -174,7 +174,7 @@ def diverged(epoch: int, step: int, loss: float, bound: float = math.inf) -> str
     if math.isfinite(loss) and loss <= bound:
         return None
     limit = f", above {bound:g}" if math.isfinite(loss) else ""
-    return f"the loss was {loss:g}{limit} at step {step} of epoch {epoch + 1}; try a smaller stepSize or clip_norm"
+    return f"the loss was {loss:g}{limit} at step {step} of epoch {epoch + 1}; try a smaller step size or clip_norm"
 
 
 def are_finite(weights: Any) -> bool:

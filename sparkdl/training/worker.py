@@ -24,7 +24,6 @@ from sparkdl.training.records import pulse
 
 HEARTBEAT_SECONDS = 2.0
 PROCESS_NAME = "sparkdl-worker"
-FACTS = ("stop_reason", "best", "checks", "resumed", "notes", "failure")  # fields of a Result that "done" tells
 TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.npz"
 INITIAL = "initial-{}.npz"  # by number of the run
 
@@ -118,8 +117,8 @@ def run(job: Job, events: Events) -> None:
             "compile_seconds": result.compile_seconds,
             "training_seconds": result.seconds - result.compile_seconds,
             "events": result.events,
+            "ending": asdict(result.ending()),
         }
-        | {name: getattr(result, name) for name in FACTS}
         for result in results
     ]
     events.send("done", runs=told)

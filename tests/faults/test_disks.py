@@ -77,7 +77,7 @@ def test_a_checkpoint_folder_in_whose_place_a_file_stands_is_refused(
     with pytest.raises(ValueError) as refused:
         classifier(tmp_path / "file").fit(rows)
     sentence = str(refused.value)
-    assert sentence.startswith(f"checkpointDir '{tmp_path}/file' cannot be written: ")
+    assert sentence.startswith(f"The checkpoint directory '{tmp_path}/file' cannot be written: ")
     assert sentence.endswith("; name a folder that every worker can read and write.")
     assert "\n" not in sentence
     assert remains(10) == []

@@ -146,7 +146,7 @@ def test_processes_train_as_one_with_as_many_devices(
         ("layer", "ValueError", "received 'Hologram'; choose one of .*BatchNorm"),
         ("shard", "FileNotFoundError", TRAINING),
         ("initial weights", "ValueError of a class or library", "The last it printed:\n(.*\n)*.*numpy"),
-        ("device", "RuntimeError", "no device of the platform 'cuda' here .*set deviceType to 'cpu'"),
+        ("device", "RuntimeError", "no device of the platform 'cuda' here .*train on the CPU"),
     ],
 )
 def test_a_failure_is_told_in_the_words_of_the_worker(

@@ -266,10 +266,10 @@ FITTED: dict[str, tuple[dict[str, Any], Change, str]] = {
     ),
     "no epoch that stays finite": (
         {"loss": "squared_hinge", "stepSize": 1e38, "batchSize": 12, "numWorkers": 2}, same,
-        "No epoch of this fit stayed finite with stepSize 1e+38: the loss was ",
+        "No epoch of this fit stayed finite with step size 1e+38: the loss was ",
     ),
     "no folder for checkpoints": (
-        {"checkpointDir": "/proc/nowhere"}, same, "checkpointDir '/proc/nowhere' cannot be written: ",
+        {"checkpointDir": "/proc/nowhere"}, same, "The checkpoint directory '/proc/nowhere' cannot be written: ",
     ),
 }  # fmt: skip
 

@@ -95,7 +95,7 @@ def test_what_is_wrong_with_one_map_is_said_for_all_that_share_its_job(rows: Dat
 def test_one_map_of_which_no_epoch_stayed_finite_raises_alone(rows: DataFrame) -> None:
     estimator = DeepClassifier(network=NETWORK, maxIter=2, batchSize=12, loss="squared_hinge")
     iterator = estimator.fitMultiple(rows, [{estimator.stepSize: size} for size in (1e38, 0.1)])
-    with pytest.raises(ValueError, match=r"^No epoch of this fit stayed finite with stepSize 1e\+38: the loss was "):
+    with pytest.raises(ValueError, match=r"^No epoch of this fit stayed finite with step size 1e\+38: the loss was "):
         next(iterator)
     assert len(next(iterator)[1].summary.history) == 2
 

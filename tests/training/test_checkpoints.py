@@ -207,9 +207,11 @@ def test_a_checked_folder_is_left_clean(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_is_a_sentence(tmp_path: Path, asked: str) -> None:
     (tmp_path / "file").write_text("")
     done = "written" if asked == "check" else "read"
-    with pytest.raises(ValueError, match=f"checkpointDir '.*file/x' cannot be {done}: .*; name a folder that every"):
+    with pytest.raises(
+        ValueError, match=f"The checkpoint directory '.*file/x' cannot be {done}: .*; name a folder that every"
+    ):
         getattr(opened(tmp_path / "file" / "x"), asked)()
-    with pytest.raises(ValueError, match=f"checkpointDir 'nosuch://x' cannot be {done}: .*install fsspec"):
+    with pytest.raises(ValueError, match=f"The checkpoint directory 'nosuch://x' cannot be {done}: .*install fsspec"):
         getattr(CheckpointFolder(Checkpoints("nosuch://x"), RUN), asked)()
 
 

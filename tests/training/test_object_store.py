@@ -120,7 +120,7 @@ def test_a_store_that_loses_all_is_refused_before_training(store: Store) -> None
     store.lost = 1.0
     with (
         CheckpointFolder(Checkpoints(PLACE), FINGERPRINT) as folder,
-        pytest.raises(ValueError, match=f"checkpointDir '{PLACE}' cannot be written: .* is not there"),
+        pytest.raises(ValueError, match=f"The checkpoint directory '{PLACE}' cannot be written: .* is not there"),
     ):
         folder.check()
 
@@ -132,7 +132,7 @@ def test_a_store_that_refuses_is_a_sentence(store: Store) -> None:
         with (
             CheckpointFolder(Checkpoints(PLACE), FINGERPRINT) as folder,
             pytest.raises(
-                ValueError, match=f"checkpointDir '{PLACE}' cannot be {done}: .*ACCESS_DENIED.*; name a fold"
+                ValueError, match=f"The checkpoint directory '{PLACE}' cannot be {done}: .*ACCESS_DENIED.*; name a fold"
             ),
         ):
             ask(folder)
@@ -145,7 +145,9 @@ def test_a_store_that_stalls_ends_every_wait_with_a_sentence(store: Store) -> No
     began = time.monotonic()
     with store.stalled():
         for ask, done in ((folder.check, "written"), (folder.newest, "read"), (folder.others, "read")):
-            with pytest.raises(ValueError, match=f"checkpointDir '{PLACE}' cannot be {done}: the file system gave no "):
+            with pytest.raises(
+                ValueError, match=f"The checkpoint directory '{PLACE}' cannot be {done}: the file system gave no "
+            ):
                 ask(0.3)
         saved(folder, 1)
         folder.close(0.3)

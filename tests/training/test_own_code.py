@@ -231,5 +231,5 @@ def test_a_run_that_goes_on_says_what_of_its_code_it_cannot_tell(
     assert resumed.resumed == [1, 0]
     assert resumed.notes == [
         f"The run went on from a checkpoint in {str(tmp_path)!r}, though whether its code is the same could not be "
-        "told of Own.forward.LOCK (a _thread.lock); name another checkpointDir if that has changed."
+        "told of Own.forward.LOCK (a _thread.lock); name another directory if that has changed."
     ]

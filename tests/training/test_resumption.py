@@ -105,7 +105,7 @@ def test_a_schedule_of_another_length_is_another_run(tmp_path: Path) -> None:
     fit(tmp_path, epochs=2, optimizer=optimizer)
     other = fit(tmp_path, epochs=3, optimizer=optimizer)
     assert other.resumed is None
-    assert "another maxIter where the step size depends on it" in other.notes[0]
+    assert "another number of epochs where the step size depends on it" in other.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path: Path, 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_compiled(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="checkpointDir '.*/file' cannot be written: .*; name a folder"):
+    with pytest.raises(ValueError, match="The checkpoint directory '.*/file' cannot be written: .*; name a folder"):
         fit(tmp_path / "file")
 
 

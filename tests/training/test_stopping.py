@@ -102,7 +102,7 @@ def test_checks_may_come_every_few_steps_and_stop_within_an_epoch(monitor: str, 
 def test_a_loss_that_is_too_large_or_no_number_stops_within_steps(devices: int) -> None:
     high = fit(EarlyStopping(max_loss=1e-3), devices=devices)
     assert high.stop_reason.startswith("the loss was ")
-    assert ", above 0.001 at step 1 of epoch 1; try a smaller stepSize" in high.stop_reason
+    assert ", above 0.001 at step 1 of epoch 1; try a smaller step size" in high.stop_reason
     assert high.history[0].steps < 6
 
 
@@ -115,13 +115,13 @@ def test_a_loss_that_is_too_large_or_no_number_stops_within_steps(devices: int) 
     ],
 )
 def test_a_run_of_which_no_epoch_stayed_finite_is_an_error(options: dict[str, Any], reason: str) -> None:
-    started = re.escape(f"No epoch of this fit stayed finite with stepSize {options['step_size']:g}: ")
+    started = re.escape(f"No epoch of this fit stayed finite with step size {options['step_size']:g}: ")
     with pytest.raises(ValueError, match=f"^{started}{reason}; ") as raised:
         training.fit(
             NETWORK, (100 * X, ROWS[1]), **{"batch_size": 10, "validation": ROWS, **options}, loss="squared_hinge"
         )
     assert str(raised.value).endswith(
-        "; standardize the features (StandardScaler, or Standardize as the first layer), lower stepSize, or set "
+        "; standardize the features (StandardScaler, or Standardize as the first layer), lower the step size, or set "
         "clip_norm of the optimizer."
     )
 
@@ -131,7 +131,7 @@ def test_a_run_that_diverges_ends_with_the_last_weights_that_were_any_good(devic
     rows = (X, np.eye(2)[ROWS[1]])
     options: dict[str, Any] = {"loss": "squared_error", "batch_size": 10, "step_size": 2.0, "devices": devices}
     result = training.fit(NETWORK, rows, epochs=50, **options)
-    found = re.match(r"the loss was (inf|nan) at step \d of epoch (\d+); try a smaller stepSize", result.stop_reason)
+    found = re.match(r"the loss was (inf|nan) at step \d of epoch (\d+); try a smaller step size", result.stop_reason)
     assert found
     epochs = int(found[2]) - 1
     assert 1 < epochs + 1 == len(result.history) < 50
@@ -159,7 +159,7 @@ def test_the_last_step_may_be_the_one_that_diverges() -> None:
     network = Network([Dense(2, bias=False)], input_shape=(3,))
     rows = (1e-3 * X, ROWS[1])
     result = training.fit(network, rows, epochs=2, batch_size=60, step_size=1e26, loss="squared_hinge")
-    assert result.stop_reason == "the weights were not finite after epoch 2; try a smaller stepSize or clip_norm"
+    assert result.stop_reason == "the weights were not finite after epoch 2; try a smaller step size or clip_norm"
     assert result.notes == [f"Training stopped: {result.stop_reason}. The model's weights are those after epoch 1."]
     assert all(np.isfinite(array).all() for _, array in named_arrays(result.weights))
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,8 +32,7 @@ from sparkdl.spark.tasks.task_plan import TaskPlan
 from sparkdl.training.group.addresses import parse_ports
 from sparkdl.training.options import Training
 from sparkdl.training.records.recorder import split_exchanges
-from sparkdl.training.results import Epoch
-from sparkdl.training.worker import FACTS
+from sparkdl.training.results import Ending, Epoch
 from sparkdl.weights import named_arrays, weights_from_bytes, weights_to_bytes
 
 SLOT_SECONDS = 30.0  # for executors to register; Spark by itself has a barrier job wait for 10 minutes
@@ -52,8 +52,8 @@ class Fitted(NamedTuple):
     timings : dict
         Seconds of wall time by phase, in order: spark (scheduling and shuffle), read, start, compile, training, return.
         All but compile and training are those of the job, which may have been that of several fits.
-    facts : dict
-        How the run ended, as `Result` has it: stop_reason, best, checks, resumed, notes, failure.
+    ending : Ending
+        How the run ended.
     events : list of list of dict
         For every rank what it did when, on rank 0's clock (see `records/recorder.py`); empty without statistics.
     skipped : dict of int
@@ -64,7 +64,7 @@ class Fitted(NamedTuple):
     history: list[Epoch]
     workers: list[dict[str, Any]]
     timings: dict[str, float]
-    facts: dict[str, Any]
+    ending: Ending
     events: list[list[dict[str, Any]]]
     skipped: dict[str, int]
 
@@ -243,9 +243,9 @@ def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: 
         timings = {phase: (of_job | own)[phase] for phase in PHASES}
         events = split_exchanges([event["runs"][number]["events"] for event in done])
         history = [Epoch(**epoch) for epoch in run["history"]]
-        facts = {name: run[name] for name in FACTS}
-        facts["notes"] = [*notes, *facts["notes"]]
-        fitted.append(Fitted(weights.get(str(number), {}), history, workers, timings, facts, events, skipped))
+        ending = Ending(**run["ending"])
+        ending = replace(ending, notes=[*notes, *ending.notes])
+        fitted.append(Fitted(weights.get(str(number), {}), history, workers, timings, ending, events, skipped))
     return fitted
 
 

@@ -240,7 +240,7 @@ class CheckpointFolder:
     def _sentence(self, done: str, error: Exception) -> str:
         reason = " ".join(str(error).split()).rstrip(".")  # some have several lines
         return (
-            f"checkpointDir {self._plan.directory!r} cannot be {done}: {reason}; "
+            f"The checkpoint directory {self._plan.directory!r} cannot be {done}: {reason}; "
             "name a folder that every worker can read and write."
         )
 

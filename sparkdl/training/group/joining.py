@@ -87,7 +87,7 @@ def _devices() -> list[Any]:
             raise
         raise RuntimeError(
             f"JAX finds no device of the platform {platform!r} here ({type(error).__name__}: {error}); install "
-            "sparkdl-jax[gpu] and the GPU's driver on every machine, or set deviceType to 'cpu'."
+            "sparkdl-jax[gpu] and the GPU's driver on every machine, or train on the CPU."
         ) from error
 
 

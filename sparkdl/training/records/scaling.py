@@ -88,8 +88,7 @@ def from_timings(timings: Mapping[str, float], workers: int) -> list[str]:
         f"{_count(workers, 'worker')} took {_time(total)}: {_shares(timings, total)}.",
         f"A worker more would make the fit at most {total / least:.2f} times as fast, had the training no exchange and "
         "no waiting.",
-        "No statistics were collected, so compute, exchange and waiting cannot be told apart; fit with "
-        "collectTrainingStats=True.",
+        "No statistics were collected, so compute, exchange and waiting cannot be told apart.",
     ]
 
 
@@ -145,8 +144,8 @@ def _second(parts: Mapping[str, float], step: float) -> list[str]:
     return [
         f"A second worker would halve the compute: a step would take {_time(step - saved)} and its exchange, which one "
         "worker alone does not measure.",
-        f"It pays where an exchange takes less than {_time(saved)}, if batchSize stays and the worker has cores of its "
-        "own that are as fast.",
+        f"It pays where an exchange takes less than {_time(saved)}, if the batch stays as large and the worker has "
+        "cores of its own that are as fast.",
     ]
 
 
@@ -160,13 +159,14 @@ def _another(parts: Mapping[str, float], steps: float, validation: float, worker
         f"With a worker more, a step would take {_between([step - seconds for seconds in saved], _time)}, "
         f"{_between(steps_faster, _ratio)} times as fast, and the fit would be {_between(fit_faster, _ratio)} times as "
         "fast.",
-        "This takes for granted that batchSize and the waiting stay, that the new worker is as fast as the others on "
-        "cores of its own, and that the exchange grows at best as a ring's bytes do, at worst with the count of peers.",
+        "This takes for granted that the size of a batch and the waiting stay, that the new worker is as fast as the "
+        "others on cores of its own, and that the exchange grows at best as a ring's bytes do, at worst with the count "
+        "of peers.",
     ]
     if saved[0] <= 0:
         lines.append("So another worker does not pay.")
     for phase, gained, advice in (
-        ("exchange", parts["exchange"] / 2, "a larger batchSize, ParameterAveraging or ThresholdSharing"),
+        ("exchange", parts["exchange"] / 2, "larger batches, ParameterAveraging or ThresholdSharing"),
         ("wait", parts["wait"], "workers that are equally fast"),
         ("batch", parts["batch"], "rows that are read faster, as images in binary columns or a faster local disk,"),
     ):
