@@ -34,7 +34,7 @@ from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
 from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
 from sparkdl.training import AllReduce
-from sparkdl.training.data.batches import Plan, Rows
+from sparkdl.training.data.batches import Steps, Rows
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.records.recorder import Recorder, sampling
 from sparkdl.training.step.step import Program, Settings, initial_state, make_step, replicate
@@ -70,7 +70,7 @@ def rows() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 def bare_loop(epochs: int) -> dict[str, list[float]]:
     """Seconds a row of every epoch of a plain loop over a jitted step, and over one that tells its moments."""
     images, labels = rows()
-    size = Plan((len(images),), BATCH).rows
+    size = Steps((len(images),), BATCH).rows
     ones, firsts = np.ones(size, np.float32), range(0, len(images) - size + 1, size)
     batches = [Rows({FEATURES: images[i : i + size]}, {LABEL: labels[i : i + size]}, ones) for i in firsts]
     settings = Settings.of(OPTIMIZER, STEP_SIZE, 0)

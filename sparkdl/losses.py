@@ -113,7 +113,7 @@ class Loss(Spec):
         return _weighted(self.slopes(outputs, self.targets(outputs, labels)), weights)
 
     @partial(jax.jit, static_argnums=0)
-    def score(self, outputs: Array, labels: Array, weights: Array) -> Array:
+    def metric_sum(self, outputs: Array, labels: Array, weights: Array) -> Array:
         """The sum over rows of weight times `metric`, a scalar of the outputs' dtype."""
         return _weighted(self.metrics(outputs, labels), weights).sum()
 

@@ -151,7 +151,7 @@ def test_a_weight_repeats_its_row_and_weight_zero_drops_it(
     repeated = jnp.repeat(outputs, times, axis=0), jnp.repeat(jnp.array(labels), times, axis=0), jnp.ones(6)
     weighted = jnp.array(wild), jnp.array(labels), jnp.array(times, float)
     np.testing.assert_allclose(loss.value(*weighted), loss.value(*repeated), rtol=1e-12)
-    np.testing.assert_allclose(loss.score(*weighted), loss.score(*repeated), rtol=1e-12)
+    np.testing.assert_allclose(loss.metric_sum(*weighted), loss.metric_sum(*repeated), rtol=1e-12)
     delta = np.asarray(loss.delta(*weighted))
     assert not delta[1].any()
     once = loss.delta(jnp.array(outputs), jnp.array(labels), jnp.ones(4))
@@ -221,14 +221,14 @@ def test_score_is_the_weighted_sum_of_the_metric(loss: Loss, labels: list[Any], 
     if score is None:
         score = weights @ ((np.exp(outputs) - labels) ** 2).sum(1)
     np.testing.assert_allclose(
-        loss.score(jnp.array(outputs), jnp.array(labels), jnp.array(weights)), score, rtol=1e-5, atol=1e-5
+        loss.metric_sum(jnp.array(outputs), jnp.array(labels), jnp.array(weights)), score, rtol=1e-5, atol=1e-5
     )
 
 
 @pytest.mark.parametrize("loss", [losses.SigmoidCrossEntropy(), losses.SquaredHinge()])
 def test_one_output_decides_by_its_sign(loss: Loss) -> None:
     outputs = jnp.array([[-3.0], [-0.1], [0.1], [3.0]])
-    score = loss.score(outputs, jnp.array([0, 1, 1, 0]), jnp.array([1.0, 2.0, 4.0, 8.0]))
+    score = loss.metric_sum(outputs, jnp.array([0, 1, 1, 0]), jnp.array([1.0, 2.0, 4.0, 8.0]))
     assert (loss.metric, score) == ("accuracy", 5)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.decoding.layout import Layout
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, prepared
-from sparkdl.training.data.batches import Plan, epoch_order
+from sparkdl.training.data.batches import Steps, epoch_order
 
 Array = np.ndarray[Any, Any]
 
@@ -48,14 +48,14 @@ def shares(dataset: DataFrame, features: str, label: str, workers: int, dtype: s
 
 def global_batches(shares: list[Array], batch_size: int, seed: int, epochs: int) -> list[list[Array]]:
     """The ids of the rows that all workers together take, for every step of every epoch."""
-    plan = Plan(tuple(map(len, shares)), batch_size)
+    steps = Steps(tuple(map(len, shares)), batch_size)
     result = []
     for epoch in range(epochs):
         orders = [share[epoch_order(len(share), seed, epoch, worker)] for worker, share in enumerate(shares)]
         result.append(
             [
-                np.concatenate([order[slice(*plan.bounds(worker, step))] for worker, order in enumerate(orders)])
-                for step in range(plan.steps)
+                np.concatenate([order[slice(*steps.bounds(worker, step))] for worker, order in enumerate(orders)])
+                for step in range(steps.count)
             ]
         )
     return result

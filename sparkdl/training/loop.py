@@ -20,7 +20,7 @@ from sparkdl.losses import Loss
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
 from sparkdl.training.checkpoints.checkpoints import CheckpointFolder, decode
-from sparkdl.training.data.batches import Plan
+from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.group.collectives import from_first, meet, summed
@@ -31,7 +31,7 @@ from sparkdl.training.records.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
 from sparkdl.training.step.compilation import kept_by_every_process
-from sparkdl.training.step.programs import compiled_score, compiled_step, initialization, program_of
+from sparkdl.training.step.programs import compiled_validation, compiled_step, initialization, program_of
 from sparkdl.training.step.step import Settings, State, abstract_rows, initial_state, local_workers, replicate
 from sparkdl.training.stopping import Stopper, are_finite, diverged
 from sparkdl.transfer import started_from
@@ -121,16 +121,16 @@ class _Group:
         self.report, self.initial, self.recorder = report, initial, recorder
         self.loss, self.exchange = Loss.of(plan.loss), Exchange.of(plan.exchange)
         self.rows, self.leads = sum(share.lengths), share.first == 0
-        self.steps = Plan(share.lengths, plan.batch_size)
-        self.scoring = Plan(validation.lengths, plan.batch_size) if sum(validation.lengths) else None
+        self.steps = Steps(share.lengths, plan.batch_size)
+        self.validation_steps = Steps(validation.lengths, plan.batch_size) if sum(validation.lengths) else None
         self.optimizer = Optimizer.of(plan.optimizer)
         self.stopper = Stopper(plan.early_stopping, self.loss.metric) if plan.early_stopping else None
-        if self.stopper and self.stopper.plan.validates and not self.scoring:
+        if self.stopper and self.stopper.plan.validates and not self.validation_steps:
             raise ValueError(
                 f"EarlyStopping monitors {self.stopper.plan.monitor}, but there are no validation rows; give some "
                 "or monitor 'loss' or 'metric'."
             )
-        self.sampled_every = sampling(self.steps.steps * plan.epochs) if recorder.active else 0
+        self.sampled_every = sampling(self.steps.count * plan.epochs) if recorder.active else 0
         self.at = Position()
         self.records: list[list[Epoch]] = []  # of every epoch that several runs have done, each run's
         self.finite = np.ones(len(plans), bool)  # which of several have not diverged
@@ -163,13 +163,13 @@ class _Group:
             if own_rows:
                 batch = jax.tree.map(lambda part: _beside(part, len(self.plans)), batch)
             clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
-            program = program_of(plan, self.steps.steps, self.mesh)
+            program = program_of(plan, self.steps.count, self.mesh)
             settings = [Settings.of(Optimizer.of(each.optimizer), each.step_size, each.seed) for each in self.plans]
             self.settings = _stack(settings) if self.several else settings[0]
             self.advance = compiled_step(program, self.state, self.settings, batch, clock, self.several, own_rows)
-            if self.scoring:
-                batch = abstract_rows(self.validation.shards[0], self.scoring.rows, self.mesh)
-                self.score = compiled_score(program, self.state.weights, batch, self.several)
+            if self.validation_steps:
+                batch = abstract_rows(self.validation.shards[0], self.validation_steps.rows, self.mesh)
+                self.validate = compiled_validation(program, self.state.weights, batch, self.several)
             if self.logs.active:
                 shard = self.share.shards[0]
                 self.logs.compile(_copy_first(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
@@ -194,14 +194,14 @@ class _Group:
         plan, epoch = self.plan, self.at.epoch
         sums = np.zeros((len(self.plans), 4)) if self.several else self.at.sums
         before = (self.at.step, sums, self.at.epoch_seconds)
-        meter = Meter(epoch, plan.epochs, self.rows, self.steps.steps, self.report, *before)
+        meter = Meter(epoch, plan.epochs, self.rows, self.steps.count, self.report, *before)
         order, asked = epoch if plan.shuffle else None, self.recorder.now()
         with closing(feed(self.plans, self.share, self.steps, self.mesh, order, self.at.step)) as placed_batches:
             for placed in placed_batches:
-                number = epoch * self.steps.steps + self.at.step
+                number = epoch * self.steps.count + self.at.step
                 if self.sampled_every and is_sampled(number, self.sampled_every):
                     self.recorder.placed(epoch, number, asked)
-                last = self.at.step + 1 == self.steps.steps
+                last = self.at.step + 1 == self.steps.count
                 weights_before = _copy_first(self.state.weights) if last and self.logs.active else None
                 self.state, totals = self.advance(self.state, self.settings, placed)
                 self.at.step += 1
@@ -219,27 +219,27 @@ class _Group:
         self._close_epoch(meter, weights_before, placed)
 
     def _close_epoch(self, meter: Meter, before: Weights | None, placed: Any) -> None:
-        plan, whole = self.plan, self.at.step == self.steps.steps
+        plan, whole = self.plan, self.at.step == self.steps.count
         means, seconds = meter.means(), meter.seconds()
         held_out, validating = self._validate()
-        rows = self.rows * self.at.step // self.steps.steps
+        rows = self.rows * self.at.step // self.steps.count
         records = [
-            Epoch(*own, *scored, rows, seconds, validating, self.at.step, float(sums[3]))
-            for own, scored, sums in zip(means, held_out, meter.sums.reshape(-1, 4), strict=True)
+            Epoch(*own, *validated, rows, seconds, validating, self.at.step, float(sums[3]))
+            for own, validated, sums in zip(means, held_out, meter.sums.reshape(-1, 4), strict=True)
         ]
         record = records[0]
         self.at.history.append(record)
         self.records.append(records)
         if self.report:
             self.report(meter.message() | {"history": record._asdict()})
-        number = self.at.epoch * self.steps.steps + self.at.step
+        number = self.at.epoch * self.steps.count + self.at.step
         if before is not None:
             last_rows = jax.tree.map(lambda part: np.asarray(part.addressable_data(0)), placed)
             self.logs.epoch(number, record._asdict(), before, _copy_first(self.state.weights), last_rows)
         improved = not self.stopper and _is_best(self.at.history)
         if whole:
             stopper, window = self.stopper, meter.sums - self.at.checked
-            in_steps = stopper is not None and stopper.due(self.at.step, self.steps.steps)
+            in_steps = stopper is not None and stopper.due(self.at.step, self.steps.count)
             self.at.epoch, self.at.step, self.at.epoch_seconds = self.at.epoch + 1, 0, 0.0
             self._keep_good()
             self.at.sums, self.at.checked = [0.0] * 4, [0.0] * 4
@@ -259,7 +259,7 @@ class _Group:
     def _between_steps(self, meter: Meter, number: int) -> None:
         """Checks and checkpoints that are due within an epoch."""
         stopper, kept, improved = self.stopper, self.plan.checkpoints, False
-        if stopper and stopper.due(self.at.step, self.steps.steps):
+        if stopper and stopper.due(self.at.step, self.steps.count):
             self._flush(meter)
             window = meter.sums - self.at.checked
             self.at.checked = meter.sums.tolist()
@@ -333,14 +333,14 @@ class _Group:
 
     def _validate(self) -> tuple[list[tuple[float | None, float | None]], float]:
         """Every run's loss and metric on the validation rows, and the seconds that took."""
-        if not self.scoring:
+        if not self.validation_steps:
             return [(None, None)] * len(self.plans), 0.0
         rows, sums = sum(self.validation.lengths), np.zeros((len(self.plans), 4) if self.several else 4)
-        meter = Meter(self.at.epoch, self.plan.epochs, rows, self.scoring.steps, None, sums=sums)
+        meter = Meter(self.at.epoch, self.plan.epochs, rows, self.validation_steps.count, None, sums=sums)
         with self.recorder.span("validation", epoch=self.at.epoch, rows=rows):
-            with closing(feed([self.plan], self.validation, self.scoring, self.mesh, None)) as placed_batches:
+            with closing(feed([self.plan], self.validation, self.validation_steps, self.mesh, None)) as placed_batches:
                 for placed in placed_batches:
-                    meter.add(self.score(self.state.weights, placed))
+                    meter.add(self.validate(self.state.weights, placed))
             meter.flush()
         return list(meter.means()), meter.seconds()
 
@@ -390,7 +390,7 @@ class _Group:
             arrays = to_arrays(self.state, self.best, self.exchange, self.mesh, self.folder is not None)
             facts["bytes"] = sum(array.nbytes for array in arrays.values())
             if self.folder:
-                steps = at.epoch * self.steps.steps + at.step
+                steps = at.epoch * self.steps.count + at.step
                 self.folder.save({"epoch": at.epoch, "step": steps, "position": at.to_json()}, arrays, improved)
 
     def _open_logs(self) -> NullWriter:
@@ -398,8 +398,8 @@ class _Group:
         if not plan.logs or not self.leads:
             return NullWriter()
         schedule = Schedule.of(self.optimizer.schedule)
-        factors = schedule.factors(self.steps.steps * plan.epochs, self.steps.steps)
-        first = self.at.epoch * self.steps.steps + self.at.step
+        factors = schedule.factors(self.steps.count * plan.epochs, self.steps.count)
+        first = self.at.epoch * self.steps.count + self.at.step
         return LogWriter(
             plan.logs,
             plan.network,
@@ -453,7 +453,7 @@ class _Group:
         ]
 
     def _events(self) -> list[dict[str, Any]]:
-        at, steps = self.at, self.steps.steps
+        at, steps = self.at, self.steps.count
         first = self.resumed[0] * steps + self.resumed[1] if self.resumed else 0
         done = max(1, sum(epoch.steps for epoch in at.history))
         sent = round(sum(epoch.bytes for epoch in at.history) / done / self.mesh.size)

@@ -22,7 +22,7 @@ from jax.sharding import Mesh
 
 from sparkdl.layers.base import Weights
 from sparkdl.network import Network
-from sparkdl.training.data.batches import Plan
+from sparkdl.training.data.batches import Steps
 from sparkdl.training.loop import train, train_group
 from sparkdl.training.options import Training
 from sparkdl.training.records.meter import Report
@@ -44,7 +44,7 @@ def train_all(
     """Train every plan on the same rows; the results in the order of the plans. See `train`."""
     initial = initial or [None] * len(plans)
     results: dict[int, Result] = {}
-    steps = Plan(share.lengths, plans[0].batch_size).steps if sum(share.lengths) else 1
+    steps = Steps(share.lengths, plans[0].batch_size).count if sum(share.lengths) else 1
     groups: dict[Any, list[int]] = {}
     for index, plan in enumerate(plans):
         alone = not _can_join(plan) or not is_faster_together(plan.network, mesh.devices.flat[0].platform)

@@ -16,12 +16,12 @@ from row_cases import chosen, rows_of
 
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.layout import Layout
-from sparkdl.training.data.batches import Plan, Rows, Shard, ShardWriter, batches, epoch_order, open_shard, prefetched
+from sparkdl.training.data.batches import Steps, Rows, Shard, ShardWriter, batches, epoch_order, open_shard, prefetched
 
 RANDOM = np.random.default_rng(5)
 SHARES = [(1,), (128,), (129,), (7, 0, 1), (1, 1000), (0, 0, 3), (1,) * 8]
 SHARES += [tuple(int(share) for share in RANDOM.integers(0, 300, RANDOM.integers(1, 6))) + (1,) for _ in range(40)]
-PLANS = [Plan(shares, batch_size) for shares in SHARES for batch_size in (1, 7, 128)]
+DIVISIONS = [Steps(shares, batch_size) for shares in SHARES for batch_size in (1, 7, 128)]
 
 
 def numbered(count: int) -> Shard:
@@ -30,15 +30,15 @@ def numbered(count: int) -> Shard:
     return Shard.from_arrays(np.stack([numbers, -numbers], axis=1), numbers)
 
 
-@pytest.mark.parametrize("plan", PLANS[::4], ids=str)
-def test_every_row_comes_once_an_epoch_and_padding_weighs_nothing(plan: Plan) -> None:
-    for worker, share in enumerate(plan.shares):
-        epoch = list(batches(numbered(share), plan, worker, epoch_order(share, 3, 1, worker)))
-        assert len(epoch) == plan.steps
+@pytest.mark.parametrize("steps", DIVISIONS[::4], ids=str)
+def test_every_row_comes_once_an_epoch_and_padding_weighs_nothing(steps: Steps) -> None:
+    for worker, share in enumerate(steps.shares):
+        epoch = list(batches(numbered(share), steps, worker, epoch_order(share, 3, 1, worker)))
+        assert len(epoch) == steps.count
         seen: list[int] = []
         for features, labels, weights in (rows.each().values() for rows in epoch):
             real = weights > 0
-            assert len(features) == len(labels) == len(weights) == plan.rows
+            assert len(features) == len(labels) == len(weights) == steps.rows
             assert set(weights) <= {0.0, 1.0}
             assert not features[~real].any() and not labels[~real].any()
             np.testing.assert_array_equal(features, np.stack([labels, -labels], axis=1))
@@ -47,14 +47,14 @@ def test_every_row_comes_once_an_epoch_and_padding_weighs_nothing(plan: Plan) ->
 
 
 def test_every_step_takes_its_even_part_of_all_rows_and_of_each_worker() -> None:
-    for plan in PLANS:
-        workers, steps = range(len(plan.shares)), range(plan.steps)
-        taken = np.array([[np.subtract(*plan.bounds(worker, step)[::-1]) for step in steps] for worker in workers])
-        assert tuple(taken.sum(axis=1)) == plan.shares
+    for steps in DIVISIONS:
+        workers, each = range(len(steps.shares)), range(steps.count)
+        taken = np.array([[np.subtract(*steps.bounds(worker, step)[::-1]) for step in each] for worker in workers])
+        assert tuple(taken.sum(axis=1)) == steps.shares
         assert (np.ptp(taken, axis=1) <= 1).all()
         assert np.ptp(taken.sum(axis=0)) <= 1
-        assert 0 < taken.sum(axis=0).min() <= taken.sum(axis=0).max() <= plan.batch_size
-        assert taken.max() == plan.rows
+        assert 0 < taken.sum(axis=0).min() <= taken.sum(axis=0).max() <= steps.batch_size
+        assert taken.max() == steps.rows
 
 
 def test_the_order_is_a_permutation_of_seed_epoch_and_worker() -> None:
@@ -67,7 +67,7 @@ def test_the_order_is_a_permutation_of_seed_epoch_and_worker() -> None:
 
 def test_an_order_is_kept() -> None:
     order = np.array([4, 0, 3, 1, 2])
-    taken = np.concatenate([rows.labels["label"] for rows in batches(numbered(5), Plan((5,), 1), 0, order)])
+    taken = np.concatenate([rows.labels["label"] for rows in batches(numbered(5), Steps((5,), 1), 0, order)])
     np.testing.assert_array_equal(taken, order + 1)
 
 
@@ -178,7 +178,7 @@ def test_a_shard_of_image_files_gives_their_pixels_when_they_are_taken(
     decoding: list[str] = []
     monkeypatch.setattr(ImageFiles, "__getitem__", lambda self, rows: decoding.append(threading.current_thread().name))
     with pytest.raises(TypeError):  # None are no pixels
-        next(prefetched(batches(shard, Plan((7,), 2), 0, np.arange(7))))
+        next(prefetched(batches(shard, Steps((7,), 2), 0, np.arange(7))))
     assert decoding == ["sparkdl-prefetch"]  # beside the steps
 
 

@@ -28,7 +28,7 @@ from sparkdl.training import (
     Training,
 )
 from sparkdl.training.checkpoints.checkpoints import decode
-from sparkdl.training.data.batches import Plan, Rows, Shard
+from sparkdl.training.data.batches import Steps, Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.exchanges.threshold import FixedThreshold
 from sparkdl.training.loop import Share, train
@@ -100,15 +100,15 @@ class Worker:
 
 def averaged(shares: Shares, frequency: int, states: bool, decay: float, rates: list[float]) -> list[Worker]:
     """Two epochs of local steps with weighted means every `frequency` steps and at an epoch's end."""
-    starts, schedule = [0, *accumulate(shares[:-1])], Plan(shares, 6)
+    starts, division = [0, *accumulate(shares[:-1])], Steps(shares, 6)
     workers = [Worker(chosen(ROWS, slice(start, start + share))) for start, share in zip(starts, shares, strict=True)]
-    for number in range(2 * schedule.steps):
-        step = number % schedule.steps
+    for number in range(2 * division.count):
+        step = number % division.count
         for rank, worker in enumerate(workers):
-            total, weight = worker.gradient(slice(*schedule.bounds(rank, step)))
+            total, weight = worker.gradient(slice(*division.bounds(rank, step)))
             worker.step([part / weight if weight else part for part in total], rates[number], decay)
             worker.seen += weight
-        if (step + 1) % frequency == 0 or step + 1 == schedule.steps:
+        if (step + 1) % frequency == 0 or step + 1 == division.count:
             parts = np.array([worker.seen for worker in workers]) / sum(worker.seen for worker in workers)
             means = {
                 name: sum(part * getattr(worker, name) for part, worker in zip(parts, workers, strict=True))
@@ -220,7 +220,7 @@ def test_bfloat16_sends_half_the_bytes_and_errs_in_the_ninth_bit(shares: Shares)
 def test_parameter_averaging_is_the_weighted_mean_of_local_runs(shares: Shares, frequency: int, states: bool) -> None:
     exchange = ParameterAveraging(frequency, average_optimizer_state=states)
     optimizer = Momentum(0.8, schedule=ExponentialDecay(every=1, unit="step", factor=0.9))
-    steps = 2 * Plan(shares, 6).steps
+    steps = 2 * Steps(shares, 6).count
     rates = [STEP_SIZE * 0.9**number for number in range(steps)]  # of true steps
     workers = averaged(shares, frequency, states, 0.8, rates)
     result = trained(plan(exchange, optimizer), shares)

@@ -28,7 +28,7 @@ from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, MaxPool, Ta
 from sparkdl.optimizers import Adam, AdamW, Momentum, Optimizer
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import Training
-from sparkdl.training.data.batches import Plan, Rows, Shard, epoch_order
+from sparkdl.training.data.batches import Steps, Rows, Shard, epoch_order
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.weights import named_arrays, updated
@@ -153,11 +153,11 @@ def rule(optimizer: Optimizer, steps: int, epochs: int) -> tuple[Callable[..., A
 def trained_by_one_process(plan: Training, rows: Rows, shares: Shares, outputs: Outputs) -> Any:
     """The weights after a loop over the rows that workers with these shares together take in every step."""
     weights = trained(replace(plan, epochs=0), rows, (24,))
-    schedule, starts = Plan(shares, plan.batch_size), [0, *accumulate(shares[:-1])]
+    division, starts = Steps(shares, plan.batch_size), [0, *accumulate(shares[:-1])]
     features, labels = rows.features["features"].astype(plan.dtype), rows.labels["label"]
     rows = rows_of(features, labels, rows.weights.astype(plan.dtype))
     with jax.enable_x64(plan.dtype == "float64"):
-        init, update = rule(Optimizer.of(plan.optimizer), schedule.steps, plan.epochs)
+        init, update = rule(Optimizer.of(plan.optimizer), division.count, plan.epochs)
         learned = plan.network.learned(weights)
         state = init(learned)
         for epoch in range(plan.epochs):
@@ -165,8 +165,8 @@ def trained_by_one_process(plan: Training, rows: Rows, shares: Shares, outputs: 
                 start + (epoch_order(share, plan.seed, epoch, worker) if plan.shuffle else np.arange(share))
                 for worker, (start, share) in enumerate(zip(starts, shares, strict=True))
             ]
-            for step in range(schedule.steps):
-                taken = [order[slice(*schedule.bounds(worker, step))] for worker, order in enumerate(orders)]
+            for step in range(division.count):
+                taken = [order[slice(*division.bounds(worker, step))] for worker, order in enumerate(orders)]
                 batch = chosen(rows, np.concatenate(taken))
                 slopes, averages = derivative(outputs, learned, weights, batch)
                 changes, state = update(slopes, state, learned)

@@ -168,7 +168,7 @@ def check_weights(weighing: int, rows: int, which: str = "rows") -> None:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Steps:
     """How the shares of all workers fall into the steps of an epoch; every worker computes the same one.
 
     Parameters
@@ -183,14 +183,14 @@ class Plan:
     batch_size: int
 
     @property
-    def steps(self) -> int:
+    def count(self) -> int:
         """Steps in an epoch: the same for every worker, however large its share."""
         return -(-sum(self.shares) // self.batch_size)
 
     @property
     def rows(self) -> int:
         """Rows of a worker's padded batch: what the largest share needs in one step."""
-        return -(-max(self.shares) // self.steps)
+        return -(-max(self.shares) // self.count)
 
     def bounds(self, worker: int, step: int) -> tuple[int, int]:
         """First and last (exclusive) of the rows that `worker` takes in `step`, counted in its order of the epoch."""
@@ -198,9 +198,9 @@ class Plan:
 
     def _taken(self, worker: int, step: int) -> int:
         """Rows of the worker before a step; where one's spare rows end the next one's begin, so that steps are even."""
-        each, spare = divmod(self.shares[worker], self.steps)
-        first = sum(self.shares[:worker]) % self.steps
-        return step * each + min(spare, max(0, step - first)) + min(step, max(0, first + spare - self.steps))
+        each, spare = divmod(self.shares[worker], self.count)
+        first = sum(self.shares[:worker]) % self.count
+        return step * each + min(spare, max(0, step - first)) + min(step, max(0, first + spare - self.count))
 
 
 def epoch_order(rows: int, seed: int, epoch: int, worker: int) -> Array:
@@ -208,11 +208,11 @@ def epoch_order(rows: int, seed: int, epoch: int, worker: int) -> Array:
     return np.random.default_rng((seed, epoch, worker)).permutation(rows)
 
 
-def batches(shard: Shard, plan: Plan, worker: int, order: Array, skipped: int = 0) -> Iterator[Rows]:
-    """One epoch of the worker's batches, each of `plan.rows` rows, but for the first `skipped`."""
-    for step in range(skipped, plan.steps):
-        first, last = plan.bounds(worker, step)
-        yield shard.take(order[first:last], plan.rows)
+def batches(shard: Shard, steps: Steps, worker: int, order: Array, skipped: int = 0) -> Iterator[Rows]:
+    """One epoch of the worker's batches, each of `steps.rows` rows, but for the first `skipped`."""
+    for step in range(skipped, steps.count):
+        first, last = steps.bounds(worker, step)
+        yield shard.take(order[first:last], steps.rows)
 
 
 def prefetched(items: Iterator[Item], ahead: int = 2) -> Generator[Item]:

@@ -9,14 +9,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from sparkdl.training.data.batches import Plan, Rows, batches, epoch_order, prefetched
+from sparkdl.training.data.batches import Steps, Rows, batches, epoch_order, prefetched
 from sparkdl.training.options import Training
 from sparkdl.training.resumption import Share
 from sparkdl.training.step.step import place
 
 
 def feed(
-    plans: Sequence[Training], share: Share, steps: Plan, mesh: Mesh, epoch: int | None, first: int = 0
+    plans: Sequence[Training], share: Share, steps: Steps, mesh: Mesh, epoch: int | None, first: int = 0
 ) -> Generator[Any]:
     """The batches of an epoch from step `first`, as `place` gives them.
 

@@ -65,9 +65,9 @@ def make_probe(network: Network, loss: Loss, dtype: str | None = None) -> Callab
         context = Context(jax.random.fold_in(jax.random.key(seed), step), row_weights)
         x = network.read(rows.features, dtype or wide)
         outputs, kept = network.train_forward(weights, x, context)
-        scores = outputs.astype(wide)
+        y = outputs.astype(wide)
         truth = labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(wide)
-        dy = loss.delta(scores, truth, row_weights).astype(outputs.dtype)
+        dy = loss.delta(y, truth, row_weights).astype(outputs.dtype)
         _, sums = network.train_backward(weights, x, outputs, dy, kept, context, False)
 
         learned = network.learned(before)

@@ -20,7 +20,7 @@ from sparkdl.specs import Spec
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.options import Training
-from sparkdl.training.step.step import Clock, Program, Settings, State, make_score, make_step
+from sparkdl.training.step.step import Clock, Program, Settings, State, make_validation, make_step
 
 KEPT = 16  # programs of each kind
 
@@ -61,12 +61,12 @@ def compiled_step(
     return compiled() if clock else _kept(compiled, (program, several, own_rows, _shapes((state, settings, batch))))
 
 
-def compiled_score(program: Program, weights: Any, batch: Rows, several: bool = False) -> Any:
-    """The scoring step of `make_score`, compiled for arrays like these."""
+def compiled_validation(program: Program, weights: Any, batch: Rows, several: bool = False) -> Any:
+    """The validation step of `make_validation`, compiled for arrays like these."""
     network, loss, mesh = program.network, program.loss, program.mesh
 
     def compiled() -> Any:
-        return make_score(network, loss, mesh, several).lower(weights, batch).compile()
+        return make_validation(network, loss, mesh, several).lower(weights, batch).compile()
 
     return _kept(compiled, (network, loss, mesh, several, _shapes((weights, batch))))
 

@@ -151,13 +151,13 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
             axis = WORKERS if exchange.synchronous else None
             context = Context(jax.random.fold_in(key, part), row_weights, axis, factored=platform == "cpu")
             outputs, kept = network.train_forward(weights, x, context)
-            scores = outputs.astype(wide)
-            labels = _as_labels(rows.labels[LABEL], scores)
-            dy = loss.delta(scores, labels, row_weights).astype(outputs.dtype)
+            y = outputs.astype(wide)
+            labels = _as_labels(rows.labels[LABEL], y)
+            dy = loss.delta(y, labels, row_weights).astype(outputs.dtype)
             _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
             gradient = jax.tree.map(lambda array: array.astype(wide), gradient)
             statistics = network.new_statistics(state.weights, kept)
-            return Sums(gradient, _totals(loss, scores, labels, row_weights)), statistics
+            return Sums(gradient, _totals(loss, y, labels, row_weights)), statistics
 
         row = jax.eval_shape(lambda one: network.read(one, dtype or wide), _one_row(rows.features))
         parts = number_of_parts(network, weights, row, rows.weights.shape[0], platform)
@@ -195,22 +195,22 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
     return jax.jit(mapped, donate_argnums=0, compiler_options=OPTIONS.get(platform))
 
 
-def make_score(network: Network, loss: Loss, mesh: Mesh, several: bool = False) -> Any:
-    """`score(weights, rows) -> totals`: the first three of `make_step`, as at inference."""
+def make_validation(network: Network, loss: Loss, mesh: Mesh, several: bool = False) -> Any:
+    """`validate(weights, rows) -> totals`: the first three of `make_step`, as at inference."""
 
-    def score_of_run(weights: Any, rows: Rows) -> Array:
+    def validate_run(weights: Any, rows: Rows) -> Array:
         wide = _float_type(weights)
         outputs = network.forward(weights, network.read(rows.features, wide))
         totals = _totals(loss, outputs, _as_labels(rows.labels[LABEL], outputs), rows.weights.astype(wide))
         totals = jax.lax.psum(totals, WORKERS)
         return totals.at[0].add(network.penalty(weights) * totals[2])
 
-    def score(stacked: Any, rows: Rows) -> Array:
-        scored = _for_each(score_of_run, own_rows=False) if several else score_of_run
-        return scored(_drop_axis(stacked), rows)
+    def validate(stacked: Any, rows: Rows) -> Array:
+        function = _for_each(validate_run, own_rows=False) if several else validate_run
+        return function(_drop_axis(stacked), rows)
 
     split = P(WORKERS)
-    mapped = jax.shard_map(score, mesh=mesh, in_specs=(split, split), out_specs=P(), check_vma=False)
+    mapped = jax.shard_map(validate, mesh=mesh, in_specs=(split, split), out_specs=P(), check_vma=False)
     return jax.jit(mapped)
 
 
@@ -299,7 +299,7 @@ def _add_axis(own: Any) -> Any:
 
 def _totals(loss: Loss, outputs: Array, labels: Array, row_weights: Array) -> Array:
     return jnp.stack(
-        [loss.value(outputs, labels, row_weights), loss.score(outputs, labels, row_weights), row_weights.sum()]
+        [loss.value(outputs, labels, row_weights), loss.metric_sum(outputs, labels, row_weights), row_weights.sum()]
     )
 
 
