@@ -34,7 +34,7 @@ from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
 from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
 from sparkdl.training import AllReduce
-from sparkdl.training.data.batches import Steps, Rows
+from sparkdl.training.data.batches import Rows, Steps
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.records.recorder import Recorder, sampling
 from sparkdl.training.step.step import Program, Settings, initial_state, make_step, replicate

@@ -136,7 +136,7 @@ def test_the_dtype_of_outputs_is_kept(
     loss: Loss, outputs: np.ndarray, labels: np.ndarray, rows: np.ndarray, dtype: str
 ) -> None:
     rounded, weights = jnp.array(outputs, dtype), jnp.array(WEIGHTS, "float32")
-    kernels = loss.value, loss.delta, loss.score
+    kernels = loss.value, loss.delta, loss.metric_sum
     dtypes = {jax.eval_shape(kernel, rounded, jnp.array(labels), weights).dtype for kernel in kernels}
     assert dtypes | {jax.eval_shape(loss.predict, rounded).dtype} == {jnp.dtype(dtype)}
 

@@ -31,7 +31,7 @@ from sparkdl.training.records.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
 from sparkdl.training.step.compilation import kept_by_every_process
-from sparkdl.training.step.programs import compiled_validation, compiled_step, initialization, program_of
+from sparkdl.training.step.programs import compiled_step, compiled_validation, initialization, program_of
 from sparkdl.training.step.step import Settings, State, abstract_rows, initial_state, local_workers, replicate
 from sparkdl.training.stopping import Stopper, are_finite, diverged
 from sparkdl.transfer import started_from

@@ -28,7 +28,7 @@ from sparkdl.training import (
     Training,
 )
 from sparkdl.training.checkpoints.checkpoints import decode
-from sparkdl.training.data.batches import Steps, Rows, Shard
+from sparkdl.training.data.batches import Rows, Shard, Steps
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.exchanges.threshold import FixedThreshold
 from sparkdl.training.loop import Share, train

@@ -28,7 +28,7 @@ from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, MaxPool, Ta
 from sparkdl.optimizers import Adam, AdamW, Momentum, Optimizer
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import Training
-from sparkdl.training.data.batches import Steps, Rows, Shard, epoch_order
+from sparkdl.training.data.batches import Rows, Shard, Steps, epoch_order
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.weights import named_arrays, updated

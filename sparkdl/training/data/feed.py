@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from sparkdl.training.data.batches import Steps, Rows, batches, epoch_order, prefetched
+from sparkdl.training.data.batches import Rows, Steps, batches, epoch_order, prefetched
 from sparkdl.training.options import Training
 from sparkdl.training.resumption import Share
 from sparkdl.training.step.step import place

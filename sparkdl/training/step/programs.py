@@ -20,7 +20,7 @@ from sparkdl.specs import Spec
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.options import Training
-from sparkdl.training.step.step import Clock, Program, Settings, State, make_validation, make_step
+from sparkdl.training.step.step import Clock, Program, Settings, State, make_step, make_validation
 
 KEPT = 16  # programs of each kind
 
