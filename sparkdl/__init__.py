@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from sparkdl.lazy import exports
 
 if TYPE_CHECKING:
+    from sparkdl.graph import Graph as Graph
+    from sparkdl.graph import Same as Same
     from sparkdl.network import Network as Network
     from sparkdl.spark import DeepClassificationModel as DeepClassificationModel
     from sparkdl.spark import DeepClassifier as DeepClassifier
@@ -21,12 +23,15 @@ __all__ = [  # without the rooms, as sparkdl.spark, which would take the name of
     "DeepModel",
     "DeepRegressionModel",
     "DeepRegressor",
+    "Graph",
     "Network",
+    "Same",
     "register_function",
 ]
 __version__ = "0.1.0"
 
 # sparkdl.layers and sparkdl.training need no pyspark.
+NETWORKS = {"graph": ("Graph", "Same"), "network": ("Network",)}
 __getattr__, __dir__ = exports(
-    __name__, {"network": ("Network",), "spark": tuple(name for name in __all__ if name != "Network")}
+    __name__, NETWORKS | {"spark": tuple(name for name in __all__ if not any(name in own for own in NETWORKS.values()))}
 )

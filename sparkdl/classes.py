@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from sparkdl import specs
-from sparkdl.specs import Spec
+from sparkdl.specs import Named, Spec
 
 CLASSES = "classes.pickle"  # file of a worker's directory
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
@@ -19,8 +19,8 @@ PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 def own_classes(value: Any) -> Iterator[tuple[str, type[Spec]]]:
     """Type names and classes of a spec and of all specs within it, but for sparkdl's."""
-    if isinstance(value, tuple):
-        for item in value:
+    if isinstance(value, (tuple, Named)):
+        for item in value.values() if isinstance(value, Named) else value:
             yield from own_classes(item)
     if isinstance(value, Spec):
         if not value.is_packaged():

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 
 from sparkdl.arrays import INTEGERS
+from sparkdl.base_network import BaseNetwork
 from sparkdl.layers.base import Context, Layer, Shape, map_shapes
-from sparkdl.layers.composite import Composite
 from sparkdl.losses import Loss
 from sparkdl.places import place_of
 from sparkdl.weights import named_arrays
@@ -19,7 +19,7 @@ ROWS = 7  # a number that is seldom the size of anything else
 KEY = jax.ShapeDtypeStruct((2,), "uint32")
 
 
-def check_layers(network: Composite, input_shape: Shape) -> None:
+def check_layers(network: BaseNetwork) -> None:
     """Refuse a layer of a user's own whose kernels fail, or give arrays of other shapes than their arguments have.
 
     Raises
@@ -27,7 +27,7 @@ def check_layers(network: Composite, input_shape: Shape) -> None:
     ValueError
         The message names the layer, the kernel, and the shapes expected and received.
     """
-    for path, layer, before, after in network.leaves(input_shape):
+    for path, layer, before, after in network.leaves():
         if not layer.is_packaged():
             _check_layer(f"Layer {path!r} ({type(layer).__name__})", layer, before, after)
 

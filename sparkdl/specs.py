@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any, Self
 
@@ -23,6 +23,47 @@ FORMAT = 1  # of the JSON; a reader refuses what was written in a newer one
 registry: dict[str, type[Spec]] = {}
 
 
+class Named(Mapping[str, Any]):
+    """A mapping that hashes, and that is told from one in another order; for a spec that holds names and values.
+
+    JSON has it as a list of [name, value], which the spec that holds it makes a mapping again.
+
+    Parameters
+    ----------
+    items : mapping, or pairs of name and value
+
+    Raises
+    ------
+    ValueError
+        They are neither, or a name stands twice.
+    """
+
+    def __init__(self, items: Any) -> None:
+        pairs = [(name, _plain(value)) for name, value in (items.items() if isinstance(items, Mapping) else items)]
+        self._items = dict(pairs)
+        if len(self._items) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ValueError(f"Names must differ, {next(name for name in names if names.count(name) > 1)!r} is twice.")
+
+    def __getitem__(self, name: str) -> Any:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._items.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and list(self.items()) == list(other.items())
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+
 def _plain(value: Any) -> Any:
     """The hashable, JSON-able form of a field's value: tuples for lists, Python numbers for NumPy's."""
     if isinstance(value, np.generic):
@@ -35,6 +76,8 @@ def _plain(value: Any) -> Any:
 def _encoded(value: Any, of: str) -> Any:
     if isinstance(value, Spec):
         return value.to_json()
+    if isinstance(value, Named):
+        return [[name, _encoded(item, of)] for name, item in value.items()]
     if isinstance(value, (list, tuple)):
         return [_encoded(item, of) for item in value]
     if value is None or isinstance(value, (str, int, float)):

@@ -18,6 +18,8 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FIL
 # By the longest folder, or the file, that a path begins with; a folder within another lies at least as high as it says.
 FLOORS = {
     "": 0,
+    "base_network.py": 1,
+    "graph.py": 1,
     "network.py": 1,
     "contract.py": 1,
     "transfer.py": 1,
@@ -62,7 +64,7 @@ def floor_of(target: str) -> int:
             return floor(f"{path}.py")
         if f"{path}/__init__.py" in FILES:
             return floor(path)
-    return floor("network.py" if parts in ([], ["Network"], ["__version__"]) else "spark")
+    return floor("network.py" if parts in ([], ["Graph"], ["Network"], ["Same"], ["__version__"]) else "spark")
 
 
 @each_file

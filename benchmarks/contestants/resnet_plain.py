@@ -25,11 +25,11 @@ def plain_forward(layer: Layer, weights: Weights, x: Any) -> tuple[Array, Weight
     """
     if isinstance(layer, Chain | Residual):
         values, new = [x], {}
-        for node in layer.nodes:
-            read = [values[source] for source in node.sources]
-            y, own = plain_forward(node.layer, weights.get(node.name, {}), read[0] if len(read) == 1 else tuple(read))
+        for child in layer.children:
+            read = [values[source] for source in child.sources]
+            y, own = plain_forward(child.layer, weights.get(child.name, {}), read[0] if len(read) == 1 else tuple(read))
             values.append(y)
-            new |= {node.name: own} if own else {}
+            new |= {child.name: own} if own else {}
         return values[-1], new
     if isinstance(layer, Add):
         return x[0] + x[1], {}

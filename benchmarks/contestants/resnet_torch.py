@@ -62,7 +62,7 @@ def module(layer: Layer, weights: Weights, input_shape: Shape) -> nn.Module:
         parts = zip(layer.names, layer.layers, shapes[:-1], strict=True)
         return nn.Sequential(*(module(inner, weights.get(name, {}), shape) for name, inner, shape in parts))
     if isinstance(layer, Residual):
-        sides = {node.name: node.layer for node in layer.nodes}
+        sides = {child.name: child.layer for child in layer.children}
         body, shortcut = (
             module(sides[name], weights.get(name, {}), input_shape) if name in sides else nn.Identity()
             for name in ("body", "shortcut")

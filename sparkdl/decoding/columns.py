@@ -31,7 +31,7 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     kind = columns[0].type
     images = is_image(kind) or (is_binary(kind) and layout.binary == "image")
     layout.check_form(max(depth_of(column.type) for column in columns), images, str(kind))
-    decoded = _join_columns(columns, layout) if layout.param == "featuresCols" else _one(columns[0], layout)
+    decoded = _join_columns(columns, layout) if layout.joined else _one(columns[0], layout)
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
 
 

@@ -36,11 +36,15 @@ class Layout:
     names : tuple of str
         The columns, for messages.
     shape : tuple of int
-        The network's input_shape.
+        Of a row of the network's input.
+    part : str
+        The input's name, where the network has several.
     dtype : str
         Of the numbers: float32 or float64, or int32 for a network that reads integers. Bytes and images become uint8.
     param : str
-        featuresCol, or featuresCols for columns whose values are put one after another.
+        featuresCol or featuresCols.
+    joined : bool
+        Whether the columns' values are put one after another.
     binary : str
         What a binary column holds: raw values, an image, or auto.
     resize : str
@@ -53,9 +57,11 @@ class Layout:
     shape: tuple[int, ...]
     dtype: str
     param: str = "featuresCol"
+    joined: bool = False
     binary: str = "auto"
     resize: str = "error"
     most_pixels: int = MOST_PIXELS
+    part: str = ""
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Layout:
@@ -65,7 +71,7 @@ class Layout:
     @property
     def subject(self) -> str:
         """The columns, as the beginning of a sentence."""
-        return f"{self.param} {', '.join(self.names) if self.param == 'featuresCols' else repr(self.names[0])}"
+        return f"{self.param} {', '.join(self.names) if self.joined else repr(self.names[0])}"
 
     @property
     def width(self) -> int:
@@ -86,7 +92,7 @@ class Layout:
     @property
     def purpose(self) -> str:
         """What the values are for, as part of a sentence."""
-        return f"to fill the network's input_shape {self.shape}"
+        return f"to fill the network's {f'input {self.part!r} of shape' if self.part else 'input_shape'} {self.shape}"
 
     def check_form(self, depth: int, images: bool, received: str) -> None:
         """Raise ValueError for columns that cannot fill the shape, whatever they hold.
@@ -100,7 +106,7 @@ class Layout:
         received : str
             Their type.
         """
-        most = len(self.shape) if self.param == "featuresCol" else 1
+        most = 1 if self.joined else len(self.shape)
         if depth > most:
             raise ValueError(
                 f"{self.subject} must hold arrays nested at most {most} deep {self.purpose}, received {received}; "

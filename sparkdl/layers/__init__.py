@@ -29,8 +29,17 @@ from sparkdl.layers.dropout import Dropout as Dropout
 from sparkdl.layers.image import Rescale as Rescale
 from sparkdl.layers.image import Resize as Resize
 from sparkdl.layers.image import Standardize as Standardize
+from sparkdl.layers.interaction import CrossLayer as CrossLayer
+from sparkdl.layers.interaction import DotInteractions as DotInteractions
 from sparkdl.layers.merge import Add as Add
+from sparkdl.layers.merge import Average as Average
 from sparkdl.layers.merge import Concatenate as Concatenate
+from sparkdl.layers.merge import Dot as Dot
+from sparkdl.layers.merge import Maximum as Maximum
+from sparkdl.layers.merge import Multiply as Multiply
+from sparkdl.layers.merge import Stack as Stack
+from sparkdl.layers.merge import Subtract as Subtract
+from sparkdl.layers.normalization import L2Normalize as L2Normalize
 from sparkdl.layers.normalization import LayerNorm as LayerNorm
 from sparkdl.layers.normalization import LocalResponseNorm as LocalResponseNorm
 from sparkdl.layers.pooling import AvgPool as AvgPool
@@ -39,3 +48,5 @@ from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
 from sparkdl.layers.shape import Flatten as Flatten
 from sparkdl.layers.shape import Reshape as Reshape
+from sparkdl.layers.shape import Subset as Subset
+from sparkdl.layers.shape import Unstack as Unstack

@@ -90,6 +90,11 @@ class Layer(Spec):
         """Whether x holds integers, as of indices, which stay as they are; what others read becomes floats."""
         return False
 
+    @property
+    def gives_integers(self) -> bool:
+        """Whether y holds integers, for a layer that takes them; nothing varies with such."""
+        return False
+
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         refuse_stale(cls, Layer, "forward", "delta", "gradient", "train_forward", "train_delta", "train_gradient")

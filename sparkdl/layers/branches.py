@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from sparkdl.layers.base import Layer
-from sparkdl.layers.composite import Chain, Composite, Node, hold_layers, names_of
+from sparkdl.layers.composite import Chain, Child, Composite, hold_layers, names_of
 from sparkdl.layers.merge import Add, Concatenate
 
 
@@ -46,11 +47,16 @@ class Residual(Composite):
         super().__post_init__()
 
     @cached_property
-    def nodes(self) -> tuple[Node, ...]:
-        body = Node("body", Chain(self.layers), (0,))
+    def children(self) -> tuple[Child, ...]:
+        body = Child("body", Chain(self.layers), (0,))
         if not self.shortcut:
-            return body, Node("sum", Add(), (1, 0))
-        return body, Node("shortcut", Chain(self.shortcut), (0,)), Node("sum", Add(), (1, 2))
+            return body, Child("sum", Add(), (1, 0))
+        return body, Child("shortcut", Chain(self.shortcut), (0,)), Child("sum", Add(), (1, 2))
+
+    def replaced(self, layers: Mapping[str, Layer]) -> Self:
+        sides = {child.name: layers.get(child.name, child.layer) for child in self.children}
+        body, shortcut = (_layers_of(sides[name]) if name in sides else () for name in ("body", "shortcut"))
+        return replace(self, layers=body, shortcut=shortcut)
 
     def _subject(self, index: int) -> str:
         return {"body": "layers", "shortcut": "shortcut", "sum": "layers and shortcut"}[self.names[index]]
@@ -90,8 +96,17 @@ class Parallel(Composite):
         super().__post_init__()
 
     @cached_property
-    def nodes(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Child, ...]:
         branches = [
-            Node(name, branch, (0,)) for name, branch in zip(names_of(self.branches), self.branches, strict=True)
+            Child(name, branch, (0,)) for name, branch in zip(names_of(self.branches), self.branches, strict=True)
         ]
-        return *branches, Node("merge", self.merge, tuple(range(1, len(branches) + 1)))
+        return *branches, Child("merge", self.merge, tuple(range(1, len(branches) + 1)))
+
+    def replaced(self, layers: Mapping[str, Layer]) -> Self:
+        *branches, merge = (layers.get(child.name, child.layer) for child in self.children)
+        return replace(self, branches=branches, merge=merge)
+
+
+def _layers_of(chain: Layer) -> Sequence[Layer]:
+    assert isinstance(chain, Chain)
+    return chain.layers

@@ -4,34 +4,46 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
+import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
+from sparkdl.layers.factored import added
 from sparkdl.places import place_of
+from sparkdl.weights import updated
 
 COUNTS = ("none", "one layer", "two layers")
 
 
-class Node(NamedTuple):
+class Child(NamedTuple):
     """A child of a composite, and what it reads.
 
     Attributes
     ----------
     name : str
-        Key of its weights, and its path.
+        Its path and, unless it shares another's, the key of its weights.
     layer : Layer
     sources : tuple of int
-        0 is the composite's x and `i + 1` what node `i`, an earlier one, puts out; several arrive as a tuple.
+        Indices into the arrays of the composite's x followed by what earlier children put out: in a composite that
+        reads one array, 0 is x and `i + 1` is of child `i`. Several arrive as a tuple.
+    shared : str
+        The name under which its weights are those of other children too, of the same layer; "" if they are its own.
     """
 
     name: str
     layer: Layer
     sources: tuple[int, ...]
+    shared: str = ""
+
+    @property
+    def key(self) -> str:
+        """Of its weights among those of the composite."""
+        return self.shared or self.name
 
 
 class Leaf(NamedTuple):
@@ -45,11 +57,12 @@ class Leaf(NamedTuple):
 
 @dataclass(frozen=True)
 class Composite(Layer):
-    """A layer made of layers; a subclass says by `nodes` of which, and what the last of them puts out is y.
+    """A layer made of layers; a subclass says by `children` of which, and what the last of them puts out is y.
 
-    weights  {name of the node: its weights} for the nodes that have weights
+    weights  {name of the child: its weights} for the children that have weights
 
-    A frozen composite (trainable=False) holds frozen layers.
+    A frozen composite (trainable=False) holds frozen layers. One that reads several arrays, `entries` of them, is given
+    a tuple as x; one with several `exits` puts out a tuple.
     """
 
     def __post_init__(self) -> None:
@@ -60,31 +73,75 @@ class Composite(Layer):
         doubled = sorted({name for name in self.names if self.names.count(name) > 1})
         if doubled:
             raise ValueError(f"Layer names must differ within a network, {doubled[0]!r} stands twice.")
-        for node in self.nodes:
-            if node.layer.takes_integers and not (node.sources == (0,) and self.takes_integers):
+        for child in self.children:
+            if isinstance(child.layer, Composite) and len(child.layer.exits) > 1:
                 raise ValueError(
-                    f"Layer {node.name!r} reads integers, which only a network's input holds; have it read the input, "
-                    "and no layer beside it that reads other numbers."
+                    f"Layer {child.name!r} has {len(child.layer.exits)} outputs, but within a network one is read; cut "
+                    "it by up_to, or make its layers those of the network."
                 )
+        integers = [index in self.integer_entries for index in range(self.entries)]
+        for child in self.children:
+            for source, wanted in zip(child.sources, _integers_read(child), strict=True):
+                if wanted and not integers[source]:
+                    raise ValueError(
+                        f"Layer {child.name!r} reads integers, which only a network's input holds, or a layer that "
+                        "gives some; have it read the input, and no layer beside it that reads other numbers."
+                    )
+                if integers[source] and not wanted:
+                    raise ValueError(
+                        f"Layer {child.name!r} reads the integers of {self.names[source - self.entries]!r}, but takes "
+                        "other numbers; put Embedding or OneHot between them."
+                    )
+            integers.append(child.layer.gives_integers)
 
     @property
     @abstractmethod
-    def nodes(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Child, ...]:
         """The children in the order of computation."""
+
+    @cached_property
+    def owners(self) -> tuple[Child, ...]:
+        """The children, but of those that share weights the first."""
+        return tuple({child.key: child for child in reversed(self.children)}.values())[::-1]
+
+    @property
+    def entries(self) -> int:
+        """The number of arrays that x consists of."""
+        return 1
+
+    @property
+    def exits(self) -> tuple[int, ...]:
+        """Which values, counted as `Child.sources` are, y consists of."""
+        return (self.entries + len(self.children) - 1,)
+
+    @cached_property
+    def integer_entries(self) -> frozenset[int]:
+        """Those of x's arrays that all of their readers take as integers."""
+        readers: list[list[bool]] = [[] for _ in range(self.entries + len(self.children))]
+        for child in self.children:
+            for source, wanted in zip(child.sources, _integers_read(child), strict=True):
+                readers[source].append(wanted)
+        return frozenset(index for index in range(self.entries) if readers[index] and all(readers[index]))
 
     @property
     def takes_integers(self) -> bool:
-        return all(node.layer.takes_integers for node in self.nodes if 0 in node.sources)
+        return len(self.integer_entries) == self.entries
+
+    @property
+    def gives_integers(self) -> bool:
+        return any(self.children[index - self.entries].layer.gives_integers for index in self.exits)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The nodes' names, in order; they are the keys of the weights."""
-        return tuple(node.name for node in self.nodes)
+        """The children' names, in order; they are the keys of the weights."""
+        return tuple(child.name for child in self.children)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The nodes' names, those of composites followed by the paths within: "block_1", "block_1/conv_0"."""
-        nested = ((node.name, node.layer.paths if isinstance(node.layer, Composite) else ()) for node in self.nodes)
+        """The children' names, those of composites followed by the paths within: "block_1", "block_1/conv_0"."""
+        nested = (
+            (child.name, child.layer.paths if isinstance(child.layer, Composite) else ()) for child in self.children
+        )
         return tuple(path for name, inner in nested for path in (name, *(f"{name}/{below}" for below in inner)))
 
     def check_paths(self, paths: Collection[str]) -> None:
@@ -94,12 +151,12 @@ class Composite(Layer):
             raise ValueError(f"The network has no layer {unknown[0]!r}; its layers are {', '.join(self.paths)}.")
 
     def shapes(self, input_shape: Any) -> list[Any]:
-        """Shapes of a row of x and of what every node puts out."""
-        shapes = [input_shape]
-        for index, node in enumerate(self.nodes):
+        """Shapes of a row of every array of x and of what every child puts out."""
+        shapes = self._entered(input_shape)
+        for index, child in enumerate(self.children):
             subject = self._subject(index)
             try:
-                shapes.append(node.layer.output_shape(_read(shapes, node)))
+                shapes.append(child.layer.output_shape(read_by(child, shapes)))
             except ValueError as error:
                 raise ValueError(f"{subject}: {error}{place_of(error)}") from None
             except Exception as error:  # of a user's own forward
@@ -109,131 +166,183 @@ class Composite(Layer):
     def leaves(self, input_shape: Any) -> Iterator[Leaf]:
         """Every layer at the bottom, in the order of computation."""
         shapes = self.shapes(input_shape)
-        for node, after in zip(self.nodes, shapes[1:], strict=True):
-            before = _read(shapes, node)
-            if isinstance(node.layer, Composite):
-                for leaf in node.layer.leaves(before):
-                    yield leaf._replace(path=f"{node.name}/{leaf.path}")
+        for child, after in zip(self.children, shapes[self.entries :], strict=True):
+            before = read_by(child, shapes)
+            if isinstance(child.layer, Composite):
+                for leaf in child.layer.leaves(before):
+                    yield leaf._replace(path=f"{child.name}/{leaf.path}")
             else:
-                yield Leaf(node.name, node.layer, before, after)
+                yield Leaf(child.name, child.layer, before, after)
 
-    def output_shape(self, input_shape: Any) -> Shape:
-        return self.shapes(input_shape)[-1]
+    def output_shape(self, input_shape: Any) -> Any:
+        return self._left(self.shapes(input_shape))
 
     def multiply_adds(self, input_shape: Any) -> int:
         shapes = self.shapes(input_shape)
-        return sum(node.layer.multiply_adds(_read(shapes, node)) for node in self.nodes)
+        return sum(child.layer.multiply_adds(read_by(child, shapes)) for child in self.children)
 
     def init(self, key: Array, input_shape: Any) -> Weights:
-        """Fresh weights, each node's from a key of its own."""
+        """Fresh weights, each child's from a key of its own."""
         shapes = self.shapes(input_shape)
         own = {
-            node.name: node.layer.init(jax.random.fold_in(key, index), _read(shapes, node))
-            for index, node in enumerate(self.nodes)
+            child.key: child.layer.init(jax.random.fold_in(key, index), read_by(child, shapes))
+            for index, child in enumerate(self.children)
+            if child in self.owners
         }
-        return {name: weights for name, weights in own.items() if weights}
+        return {key: weights for key, weights in own.items() if weights}
 
     @jitted
-    def forward(self, weights: Weights, x: Any) -> Array:
-        values = [x]
-        for node in self.nodes:
-            values.append(node.layer.forward(weights.get(node.name, {}), _read(values, node)))
-        return values[-1]
+    def forward(self, weights: Weights, x: Any) -> Any:
+        values = self._entered(x)
+        for child in self.children:
+            values.append(child.layer.forward(weights.get(child.key, {}), read_by(child, values)))
+        return self._left(values)
 
-    def activations(self, weights: Weights, x: Any, paths: Collection[str]) -> tuple[Array, dict[str, Array]]:
+    def activations(self, weights: Weights, x: Any, paths: Collection[str]) -> tuple[Any, dict[str, Array]]:
         """y, and what the layers of these `paths` put out on the way; ValueError if one is none of the network's."""
         self.check_paths(paths)
-        values, found = [x], dict[str, Array]()
-        for node in self.nodes:
-            inner = [path.removeprefix(f"{node.name}/") for path in paths if path.startswith(f"{node.name}/")]
-            own, read = weights.get(node.name, {}), _read(values, node)
-            if isinstance(node.layer, Composite) and inner:
-                y, below = node.layer.activations(own, read, inner)
-                found |= {f"{node.name}/{path}": value for path, value in below.items()}
+        values, found = self._entered(x), dict[str, Array]()
+        for child in self.children:
+            inner = [path.removeprefix(f"{child.name}/") for path in paths if path.startswith(f"{child.name}/")]
+            own, read = weights.get(child.key, {}), read_by(child, values)
+            if isinstance(child.layer, Composite) and inner:
+                y, below = child.layer.activations(own, read, inner)
+                found |= {f"{child.name}/{path}": value for path, value in below.items()}
             else:
-                y = node.layer.forward(own, read)
+                y = child.layer.forward(own, read)
             values.append(y)
-            if node.name in paths:
-                found[node.name] = y
-        return values[-1], found
+            if child.name in paths:
+                found[child.name] = y
+        return self._left(values), found
 
-    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Array, Any]:
-        values, kept = [x], []
-        for index, node in enumerate(self.nodes):
-            read = _read(values, node)
-            y, own = node.layer.train_forward(weights.get(node.name, {}), read, context.at(index))
+    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Any]:
+        values, kept = self._entered(x), []
+        for index, child in enumerate(self.children):
+            read = read_by(child, values)
+            y, own = child.layer.train_forward(weights.get(child.key, {}), read, context.at(index))
             values.append(y)
             kept.append((read, y, own))
-        return values[-1], kept
+        return self._left(values), kept
 
     def train_outputs(self, kept: Any) -> Iterator[tuple[str, Array]]:
         """(path, y) of every layer at the bottom, from what `train_forward` kept."""
-        for node, (_, y, own) in zip(self.nodes, kept, strict=True):
-            if isinstance(node.layer, Composite):
-                for path, value in node.layer.train_outputs(own):
-                    yield f"{node.name}/{path}", value
+        for child, (_, y, own) in zip(self.children, kept, strict=True):
+            if isinstance(child.layer, Composite):
+                for path, value in child.layer.train_outputs(own):
+                    yield f"{child.name}/{path}", value
             else:
-                yield node.name, y
+                yield child.name, y
 
-    def train_delta(self, weights: Weights, x: Any, y: Array, dy: Array, kept: Any, context: Context) -> Any:
+    def train_delta(self, weights: Weights, x: Any, y: Any, dy: Any, kept: Any, context: Context) -> Any:
         return self.train_backward(weights, x, y, dy, kept, context, True)[0]
 
-    def train_gradient(self, weights: Weights, x: Any, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
+    def train_gradient(self, weights: Weights, x: Any, y: Any, dy: Any, kept: Any, context: Context) -> Weights:
         return self.train_backward(weights, x, y, dy, kept, context, False)[1]
 
     def train_backward(
-        self, weights: Weights, x: Any, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool
+        self, weights: Weights, x: Any, y: Any, dy: Any, kept: Any, context: Context, wants_delta: bool
     ) -> tuple[Any, Weights]:
-        """Up through the nodes. One with nothing learned at or below it is passed over; what several read gets the
-        sum of their deltas, in the order of the nodes."""
-        learned = self.learned(weights)
-        wanted = [wants_delta]
-        for node in self.nodes:
-            wanted.append(node.name in learned or any(wanted[source] for source in node.sources))
+        """Up through the children. One with nothing learned at or below it is passed over; what several read gets the
+        sum of their deltas, in the order of the children, that of an output first. Integers have no delta: None."""
+        learned, first = self.learned(weights), self.entries
+        wanted = [wants_delta and index not in self.integer_entries for index in range(first)]
+        for child in self.children:
+            varies = child.key in learned or any(wanted[source] for source in child.sources)
+            wanted.append(varies and not child.layer.gives_integers)
+        own_deltas: list[list[Any]] = [[] for _ in wanted]
+        for index, part in zip(self.exits, dy if len(self.exits) > 1 else (dy,), strict=True):
+            own_deltas[index].append(part)
         deltas: list[list[Any]] = [[] for _ in wanted]
-        deltas[-1].append(dy)
-        gradient = {}
-        for index in reversed(range(len(self.nodes))):
-            if not wanted[index + 1]:
+        gradient: Weights = {}
+        for index in reversed(range(len(self.children))):
+            arrived = [*own_deltas[first + index], *deltas[first + index]]
+            if not wanted[first + index] or not arrived:
                 continue
-            node, (read, written, own_kept) = self.nodes[index], kept[index]
-            below, own = node.layer.train_backward(
-                weights.get(node.name, {}),
+            child, (read, written, own_kept) = self.children[index], kept[index]
+            below, own = child.layer.train_backward(
+                weights.get(child.key, {}),
                 read,
                 written,
-                _sum(deltas[index + 1]),
+                _sum(arrived),
                 own_kept,
                 context.at(index),
-                any(wanted[source] for source in node.sources),
+                any(wanted[source] for source in child.sources),
             )
-            if node.name in learned:
-                gradient[node.name] = own
-            parts = below if len(node.sources) > 1 and below is not None else (below,)
-            for source, part in reversed(list(zip(node.sources, parts, strict=False))):
+            if child.key in learned:
+                gradient[child.key] = added(gradient[child.key], own) if child.key in gradient else own
+            parts = below if len(child.sources) > 1 and below is not None else (below,)
+            for source, part in reversed(list(zip(child.sources, parts, strict=False))):
                 if wanted[source]:
                     deltas[source].insert(0, part)
-        return _sum(deltas[0]) if wants_delta else None, gradient
+        still = {key: part for key, part in learned.items() if key not in gradient}  # of which nothing varies
+        gradient |= jax.tree.map(jnp.zeros_like, still)
+        if not wants_delta:
+            return None, gradient
+        dx = [
+            (_sum(deltas[index]) if deltas[index] else jnp.zeros_like(array)) if wanted[index] else None
+            for index, array in enumerate(self._entered(x))
+        ]
+        return dx[0] if first == 1 else tuple(dx), gradient
 
     def learned(self, weights: Weights) -> Weights:
-        parts = ((node.name, node.layer.learned(weights[node.name])) for node in self._weighty(weights))
-        return {name: part for name, part in parts if part}
+        parts = ((child.key, child.layer.learned(weights[child.key])) for child in self._weighty(weights))
+        return {key: part for key, part in parts if part}
 
     def penalty(self, weights: Weights) -> Array | float:
-        return sum(node.layer.penalty(weights[node.name]) for node in self._weighty(weights))
+        return sum(child.layer.penalty(weights[child.key]) for child in self._weighty(weights))
 
     def new_statistics(self, weights: Weights, kept: Any) -> Weights:
-        own = {
-            node.name: node.layer.new_statistics(weights.get(node.name, {}), kept[index][2])
-            for index, node in enumerate(self.nodes)
-        }
-        return {name: values for name, values in own.items() if values}
+        """Of children that share weights, each goes on from what the one before it made of them."""
+        found: Weights = {}
+        for child, (_, _, own_kept) in zip(self.children, kept, strict=True):
+            before = weights.get(child.key, {})
+            if child.key in found:
+                before = updated(before, found[child.key])
+            if values := child.layer.new_statistics(before, own_kept):
+                found[child.key] = values
+        return found
 
-    def _weighty(self, weights: Weights) -> Iterator[Node]:
-        return (node for node in self.nodes if node.name in weights)
+    def replaced(self, layers: Mapping[str, Layer]) -> Self:
+        """The same with other layers in place of some children, by name; the names stay.
+
+        Raises
+        ------
+        ValueError
+            This kind of composite cannot.
+        """
+        raise ValueError(f"Layers within a {type(self).__name__} cannot be replaced; name the whole of it.")
+
+    def frozen_at(self, paths: Collection[str]) -> Self:
+        """The same with the weights of the layers of these paths held fixed in training."""
+        changed = {}
+        for child in self.children:
+            inner = [path.removeprefix(f"{child.name}/") for path in paths if path.startswith(f"{child.name}/")]
+            if child.name in paths:
+                changed[child.name] = replace(child.layer, trainable=False)
+            elif inner:
+                assert isinstance(child.layer, Composite)
+                changed[child.name] = child.layer.frozen_at(inner)
+        return self.replaced(changed) if changed else self
+
+    def _weighty(self, weights: Weights) -> Iterator[Child]:
+        return (child for child in self.owners if child.key in weights)
+
+    def _entered(self, x: Any) -> list[Any]:
+        """What x, or a row's shape, consists of."""
+        if self.entries == 1:
+            return [x]
+        if not isinstance(x, tuple) or len(x) != self.entries or isinstance(x[0], int):
+            raise ValueError(f"{type(self).__name__} reads {self.entries} inputs, received {x}; give it as many.")
+        return list(x)
+
+    def _left(self, values: Sequence[Any]) -> Any:
+        """What of the values is y."""
+        chosen = tuple(values[index] for index in self.exits)
+        return chosen[0] if len(chosen) == 1 else chosen
 
     def _subject(self, index: int) -> str:
-        """How an error calls a node."""
-        return f"{self.names[index]} ({type(self.nodes[index].layer).__name__})"
+        """How an error calls a child."""
+        return f"{self.names[index]} ({type(self.children[index].layer).__name__})"
 
 
 @dataclass(frozen=True)
@@ -253,11 +362,14 @@ class Chain(Composite):
         super().__post_init__()
 
     @cached_property
-    def nodes(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Child, ...]:
         return tuple(
-            Node(name, layer, (index,))
+            Child(name, layer, (index,))
             for index, (name, layer) in enumerate(zip(names_of(self.layers), self.layers, strict=True))
         )
+
+    def replaced(self, layers: Mapping[str, Layer]) -> Self:
+        return replace(self, layers=[layers.get(child.name, child.layer) for child in self.children])
 
     def _subject(self, index: int) -> str:
         return f"Layer {index} ({type(self.layers[index]).__name__})"
@@ -290,9 +402,18 @@ def names_of(layers: Sequence[Layer]) -> tuple[str, ...]:
     return tuple(layer.name or f"{_snake_case(layer)}_{index}" for index, layer in enumerate(layers))
 
 
-def _read(values: Sequence[Any], node: Node) -> Any:
-    """What a node reads, of the values (or their shapes) of x and the nodes before it."""
-    return values[node.sources[0]] if len(node.sources) == 1 else tuple(values[source] for source in node.sources)
+def read_by(child: Child, values: Sequence[Any]) -> Any:
+    """What a child reads of the values, or their shapes: of x and of what the children before it put out."""
+    sources = child.sources
+    return values[sources[0]] if len(sources) == 1 else tuple(values[source] for source in sources)
+
+
+def _integers_read(child: Child) -> list[bool]:
+    """Whether the child reads each of its sources as integers."""
+    layer = child.layer
+    if isinstance(layer, Composite):
+        return [index in layer.integer_entries for index in range(len(child.sources))]
+    return [layer.takes_integers] * len(child.sources)
 
 
 def _sum(parts: Sequence[Any]) -> Any:

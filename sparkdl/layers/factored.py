@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 
@@ -39,6 +40,19 @@ def is_factored(part: Any) -> bool:
 def map_factored(function: Callable[[Factored], Any], tree: Any) -> Any:
     """The tree with `function` of every pair in its place, arrays as they are."""
     return jax.tree.map(lambda part: function(part) if is_factored(part) else part, tree, is_leaf=is_factored)
+
+
+def added(one: Any, other: Any) -> Any:
+    """The sum of two trees of one structure; that of two pairs is a pair with the rows of both."""
+
+    def both(one: Any, other: Any) -> Any:
+        return (
+            Factored(*(jnp.concatenate(each) for each in zip(one, other, strict=True)))
+            if is_factored(one)
+            else one + other
+        )
+
+    return jax.tree.map(both, one, other, is_leaf=is_factored)
 
 
 def multiplied(tree: Any) -> Any:

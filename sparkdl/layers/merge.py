@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -9,6 +10,7 @@ from itertools import accumulate
 import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.layers.normalization import unit
 
 
 @dataclass(frozen=True)
@@ -23,22 +25,27 @@ class Merge(Layer):
         if len(shapes) < 2 or not all(isinstance(shape, tuple) for shape in shapes):
             raise ValueError(
                 f"{type(self).__name__} expects the outputs of two layers or more, received one of shape {shapes}; "
-                "put it after branches, as in Parallel."
+                "put it after branches, as in Parallel, or give it several sources in a Graph."
             )
 
 
 @dataclass(frozen=True)
-class Add(Merge):
-    """The sum of arrays of one shape."""
+class Elementwise(Merge):
+    """A merge of arrays of one shape, which is y's too."""
 
     def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
         self._several(input_shape)
         if len(set(input_shape)) > 1:
             raise ValueError(
-                f"Add expects rows of one shape, received {' and '.join(map(str, input_shape))}; "
+                f"{type(self).__name__} expects rows of one shape, received {' and '.join(map(str, input_shape))}; "
                 "end all in the same shape, in Residual by a shortcut that does what its layers do to the shape."
             )
         return input_shape[0]
+
+
+@dataclass(frozen=True)
+class Add(Elementwise):
+    """The sum of arrays of one shape."""
 
     @jitted
     def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
@@ -51,23 +58,136 @@ class Add(Merge):
 
 
 @dataclass(frozen=True)
-class Concatenate(Merge):
-    """Arrays side by side along their last axis, the channels; their shapes agree but for that."""
+class Subtract(Elementwise):
+    """The first of two arrays of one shape less the second."""
+
+    def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
+        shape = super().output_shape(input_shape)
+        if len(input_shape) > 2:
+            raise ValueError(
+                f"Subtract expects two arrays, received {len(input_shape)}; add up what is to be taken off."
+            )
+        return shape
+
+    @jitted
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        return x[0] - x[1]
+
+    @jitted
+    def delta(self, weights: Weights, x: tuple[Array, ...], y: Array, dy: Array) -> tuple[Array, ...]:  # type: ignore[override]
+        return dy, -dy
+
+
+@dataclass(frozen=True)
+class Multiply(Elementwise):
+    """The product of arrays of one shape, number by number."""
+
+    @jitted
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        return functools.reduce(jnp.multiply, x)
+
+
+@dataclass(frozen=True)
+class Average(Elementwise):
+    """The mean of arrays of one shape."""
+
+    @jitted
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        first, *others = x
+        return sum(others, first) / len(x)
+
+    @jitted
+    def delta(self, weights: Weights, x: tuple[Array, ...], y: Array, dy: Array) -> tuple[Array, ...]:  # type: ignore[override]
+        return (dy / len(x),) * len(x)
+
+
+@dataclass(frozen=True)
+class Maximum(Elementwise):
+    """The largest of the numbers that arrays of one shape have at a place; equal ones share its delta."""
+
+    @jitted
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        return functools.reduce(jnp.maximum, x)
+
+    @jitted
+    def delta(self, weights: Weights, x: tuple[Array, ...], y: Array, dy: Array) -> tuple[Array, ...]:  # type: ignore[override]
+        largest = [(array == y).astype(dy.dtype) for array in x]
+        share = dy / sum(largest[1:], largest[0])
+        return tuple(mine * share for mine in largest)
+
+
+@dataclass(frozen=True)
+class Stack(Elementwise):
+    """Arrays of one shape one after another, along a new axis before the others; see `Unstack`."""
+
+    def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
+        return (len(input_shape), *super().output_shape(input_shape))
+
+    @jitted
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        return jnp.stack(x, axis=1)
+
+    @jitted
+    def delta(self, weights: Weights, x: tuple[Array, ...], y: Array, dy: Array) -> tuple[Array, ...]:  # type: ignore[override]
+        return tuple(dy[:, index] for index in range(len(x)))
+
+
+@dataclass(frozen=True)
+class Dot(Merge):
+    """The dot product of two vectors, as of a user and an item; y is (batch, 1).
+
+    Parameters
+    ----------
+    normalize : bool, default False
+        Whether to divide by the vectors' lengths, which gives their cosine; vectors of zeros have cosine 0.
+    """
+
+    normalize: bool = False
 
     def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
         self._several(input_shape)
-        if not all(input_shape) or len({shape[:-1] for shape in input_shape}) > 1:
+        if len(input_shape) > 2 or len(set(input_shape)) > 1 or len(input_shape[0]) != 1:
+            raise ValueError(
+                f"Dot expects two vectors of one length, received {' and '.join(map(str, input_shape))}; "
+                "end both sides in the same Dense(units)."
+            )
+        return (1,)
+
+    def multiply_adds(self, input_shape: Sequence[Shape]) -> int:  # type: ignore[override]
+        return input_shape[0][0]
+
+    @jitted
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        one, other = map(unit, x) if self.normalize else x
+        return (one * other).sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Concatenate(Merge):
+    """Arrays side by side along their last axis, the channels; their shapes agree but for that.
+
+    Rows of shape () are taken for vectors of one number.
+    """
+
+    def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
+        self._several(input_shape)
+        shapes = [shape or (1,) for shape in input_shape]
+        if len({shape[:-1] for shape in shapes}) > 1:
             raise ValueError(
                 f"Concatenate expects rows that differ in their last axis alone, received "
                 f"{' and '.join(map(str, input_shape))}; end the branches in layers that give the same."
             )
-        return (*input_shape[0][:-1], sum(shape[-1] for shape in input_shape))
+        return (*shapes[0][:-1], sum(shape[-1] for shape in shapes))
 
     @jitted
     def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
-        return jnp.concatenate(x, axis=-1)
+        return jnp.concatenate([_widened(array) for array in x], axis=-1)
 
     @jitted
     def delta(self, weights: Weights, x: tuple[Array, ...], y: Array, dy: Array) -> tuple[Array, ...]:  # type: ignore[override]
-        *ends, _ = accumulate(array.shape[-1] for array in x)
-        return tuple(jnp.split(dy, ends, axis=-1))
+        *ends, _ = accumulate(_widened(array).shape[-1] for array in x)
+        return tuple(part.reshape(array.shape) for part, array in zip(jnp.split(dy, ends, axis=-1), x, strict=True))
+
+
+def _widened(array: Array) -> Array:
+    return array[:, None] if array.ndim == 1 else array

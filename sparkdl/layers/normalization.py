@@ -175,3 +175,25 @@ class LayerNorm(Standardization):
         centred = x - x.mean(axis=-1, keepdims=True)
         factor = lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + self.epsilon)
         return centred * factor, factor
+
+
+@dataclass(frozen=True)
+class L2Normalize(Layer):
+    """Gives each position a length of 1 over its channels: y = x / sqrt(sum(x * x)); zeros stay zeros.
+
+    x, y, dx and dy all have one shape, (batch, ..., channels).
+    """
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return _check_channels(self, input_shape)
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return unit(x)
+
+
+def unit(x: Array) -> Array:
+    """Vectors along the last axis, of length 1; zeros, and what has no slope there, stay zeros."""
+    squares = (x * x).sum(axis=-1, keepdims=True)
+    is_zero = squares == 0
+    return jnp.where(is_zero, 0, x * lax.rsqrt(jnp.where(is_zero, 1, squares)))

@@ -1,4 +1,4 @@
-"""Layers that only change the shape of a row."""
+"""Layers that only change the shape of a row, or take a part of it."""
 
 from __future__ import annotations
 
@@ -85,3 +85,65 @@ class Reshape(Reshaping):
                 f"choose sizes whose product is {count}."
             )
         return shape
+
+
+@dataclass(frozen=True)
+class Unstack(Layer):
+    """One of the arrays that are stacked along the first axis of a row; see `Stack`.
+
+    Parameters
+    ----------
+    index : int
+        Which, from 0.
+    """
+
+    index: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.index, int) or self.index < 0:
+            raise ValueError(f"index of Unstack must be an integer of at least 0, received {self.index!r}.")
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        if not input_shape or input_shape[0] <= self.index:
+            raise ValueError(
+                f"Unstack expects rows of shape (more than {self.index}, ...), received {input_shape}; lower its index."
+            )
+        return input_shape[1:]
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x[:, self.index]
+
+
+@dataclass(frozen=True)
+class Subset(Layer):
+    """Some neighbouring channels, of the last axis of a row.
+
+    Parameters
+    ----------
+    start, stop : int
+        The first, and the one after the last, from 0.
+    """
+
+    start: int
+    stop: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.start, int) and isinstance(self.stop, int) and 0 <= self.start < self.stop):
+            raise ValueError(
+                f"Subset expects start and stop, integers with 0 <= start < stop, received {self.start!r} and "
+                f"{self.stop!r}."
+            )
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        if not input_shape or input_shape[-1] < self.stop:
+            raise ValueError(
+                f"Subset expects rows of shape (..., at least {self.stop}), received {input_shape}; lower its stop."
+            )
+        return (*input_shape[:-1], self.stop - self.start)
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x[..., self.start : self.stop]

@@ -82,7 +82,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
     @property
     def numFeatures(self) -> int:
         """Values in a row of features."""
-        return math.prod(self.getNetwork().input_shape or ())
+        return sum(map(math.prod, self.getNetwork().input_shapes.values()))
 
     def predict(self, value: Vector) -> Any:
         """The prediction for one row of features; runs a Spark job, so give many rows to `transform` instead."""
@@ -127,6 +127,11 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
                 f"{param} must be one of the columns that transform adds ({', '.join(added) or 'none'}), received "
                 f"{column!r}; name it, or take a loss that gives it."
             )
+        if len(inputs := self.getNetwork().input_shapes) > 1:
+            raise ValueError(
+                f"predict takes one Vector, but the network reads {', '.join(map(repr, inputs))}; give transform a "
+                "DataFrame with their columns."
+            )
         session = SparkSession.active()
         rows = session.createDataFrame([(value,)], [self.getFeaturesCol()])
         model = self.copy({self.featuresCols: [], self.handleInvalid: "error"})
@@ -145,7 +150,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
 
     Parameters
     ----------
-    network : Network
+    network : Network or Graph
         Layers ending in raw scores, one per class or output.
     loss : Loss or str
         Of `sparkdl.losses`, required here: "squared_error", "huber", "softmax_cross_entropy", ...
@@ -155,10 +160,12 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         Features are numeric, array<numeric>, nested arrays, Vector, binary (one uint8 a value, or a JPEG or PNG file),
         or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
         Labels are numeric or boolean, or array<numeric> or Vector for several outputs.
-    featuresCols : list of str, optional
+    featuresCols : list of str, or dict, optional
         Numeric, array and Vector columns whose values together, in this order, are the features; instead of
-        featuresCol. In a fit, each column must hold as many values in every row. A model remembers no such widths: it
-        scores every row whose values add up to what the network takes.
+        featuresCol. Of a Graph with several inputs a dict from every input to such a list, or to one column of any type
+        that featuresCol may have: {"photo": "image", "facts": ["age", "income"]}. In a fit, each of several columns
+        must hold as many values in every row. A model remembers no such widths: it scores every row whose values add up
+        to what the network takes.
     binaryFormat : str, default "auto"
         What a binary features column holds: "raw" bytes, an "image" file, or "auto": a row is taken for a file if it
         starts like one and, where it has exactly as many bytes as the network takes values, also ends like one.

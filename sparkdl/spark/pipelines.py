@@ -38,7 +38,8 @@ def scoring_stage(model: Any) -> RowScoring:
             f"received {received}; pass the stage."
         )
     last = stages.pop()
-    read = last.getFeaturesCols() or [last.getFeaturesCol()]
+    chosen = last.getFeaturesCols() or [last.getFeaturesCol()]
+    read = [name for names in chosen.values() for name in names] if isinstance(chosen, dict) else chosen
     for stage in reversed(stages):
         added = _added(stage)
         if added and not added & set(read):
@@ -50,8 +51,13 @@ def scoring_stage(model: Any) -> RowScoring:
                 f"{type(stage).__name__}, which {what}; use the pipeline's transform, or register the last stage and "
                 "give it what that stage makes."
             )
-        read = [name for column in read for name in (stage.getInputCols() if column in added else [column])]
-        last = last.copy({last.featuresCol: None, last.featuresCols: read})
+
+        def spread(names: list[str], added: set[str] = added, stage: VectorAssembler = stage) -> list[str]:
+            return [name for column in names for name in (stage.getInputCols() if column in added else [column])]
+
+        chosen = {part: spread(names) for part, names in chosen.items()} if isinstance(chosen, dict) else spread(chosen)
+        read = spread(read)
+        last = last.copy({last.featuresCol: None, last.featuresCols: chosen})
     return last
 
 

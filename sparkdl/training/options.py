@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sparkdl.arrays import DTYPES
 from sparkdl.contract import check_layers, check_loss
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.optimizers import SGD, Optimizer
 from sparkdl.specs import Spec, check_range
 from sparkdl.training.checkpoints.checkpoints import Checkpoints
@@ -27,7 +27,7 @@ class Training(Spec):
 
     Parameters
     ----------
-    network : Network
+    network : Network or Graph
     loss : Loss or str
     optimizer : Optimizer or str
     exchange : Exchange or str
@@ -55,7 +55,7 @@ class Training(Spec):
         Whether to take down what happens when, for a timeline.
     """
 
-    network: Network
+    network: BaseNetwork
     loss: Loss | str = field(default=SoftmaxCrossEntropy(), kw_only=True)
     optimizer: Optimizer | str = field(default=SGD(), kw_only=True)
     exchange: Exchange | str = field(default=AllReduce(), kw_only=True)
@@ -73,7 +73,12 @@ class Training(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, family in (("network", Network), ("loss", Loss), ("optimizer", Optimizer), ("exchange", Exchange)):
+        for name, family in (
+            ("network", BaseNetwork),
+            ("loss", Loss),
+            ("optimizer", Optimizer),
+            ("exchange", Exchange),
+        ):
             object.__setattr__(self, name, family.of(getattr(self, name)))
         for name, kind in (("early_stopping", EarlyStopping), ("checkpoints", Checkpoints), ("logs", Logs)):
             value = getattr(self, name)
@@ -90,10 +95,15 @@ class Training(Spec):
         check_range(self, "[0, inf)", "tol")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, received {self.dtype!r}.")
+        if len(names := self.network.output_names) > 1:
+            raise ValueError(
+                f"network must have one output to be trained, received one with {', '.join(map(repr, names))}; cut it "
+                "by up_to."
+            )
         loss, outputs = Loss.of(self.loss), self.network.output_shape()
         loss.check(outputs)
         check_loss(loss, outputs)
-        check_layers(self.network, self.network.input_shape or ())
+        check_layers(self.network)
         Exchange.of(self.exchange).check(Optimizer.of(self.optimizer))
         stopping = self.early_stopping
         if stopping:

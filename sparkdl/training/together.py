@@ -21,7 +21,7 @@ import jax
 from jax.sharding import Mesh
 
 from sparkdl.layers.base import Weights
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.training.data.batches import Steps
 from sparkdl.training.loop import train, train_group
 from sparkdl.training.options import Training
@@ -68,7 +68,7 @@ def train_all(
     return [results[index] for index in range(len(plans))]
 
 
-def is_faster_together(network: Network, platform: str) -> bool:
+def is_faster_together(network: BaseNetwork, platform: str) -> bool:
     """Whether one step of several such networks takes less time than several steps."""
     weights = sum(leaf.size for leaf in jax.tree.leaves(network.abstract_weights()))
     # Weights that are used more than once a row are those of convolutions.

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from sparkdl.arrays import FEATURES, INTEGERS, LABEL, Parts
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.training.data.batches import Shard, check_numbers, check_weights, lost_digits, named_parts
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
@@ -25,7 +25,7 @@ from sparkdl.training.results import Result
 
 
 def fit(
-    network: Network,
+    network: BaseNetwork,
     data: tuple[Any, ...],
     *,
     validation: tuple[Any, ...] | None = None,
@@ -38,7 +38,7 @@ def fit(
 
     Parameters
     ----------
-    network : Network
+    network : Network or Graph
     data : tuple of arrays
         (features, labels) or (features, labels, weights): features (n, *input_shape); labels (n,) or (n, outputs);
         sample weights (n,), by default 1. Features and labels may be mappings by name: {"features": ...} and
@@ -58,7 +58,7 @@ def fit(
     Returns
     -------
     Result
-        `weights` (NumPy, in the structure of `Network.init`), `history`, and why it stopped.
+        `weights` (NumPy, in the structure of `BaseNetwork.init`), `history`, and why it stopped.
 
     Raises
     ------
@@ -102,9 +102,9 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
     """One shard a device, of rows dealt out like cards."""
     network, (features, labels, *weights) = plan.network, arrays
     features, labels = named_parts(features, FEATURES), named_parts(labels, LABEL)
-    _check_names("features", features, network.inputs)
+    _check_names("features", features, network.input_shapes)
     _check_names("labels", labels, {LABEL})
-    for name, expected in network.inputs.items():
+    for name, expected in network.input_shapes.items():
         if features[name].shape[1:] != expected:
             raise ValueError(
                 f"The network takes rows of shape {expected}, received {features[name].shape[1:]}; reshape the "

@@ -111,7 +111,7 @@ def test_a_driver_cut_off_for_good_leaves_nothing_that_trains(
             cluster.driver_host.plug(True)
     assert told["error"] == "RuntimeError"
     assert "numWorkers is 2 but the cluster has 0 slots since Spark lost its executors on" in told["message"]
-    assert all(host.address in told["message"] for host in there)
+    assert [host.address for host in there if host.address not in told["message"]] == [], told["message"]
     # The master was cut off too: workers register with it again one by one, and it ends the executors they then have.
     wait_until(lambda: all(map(int.__gt__, cluster.registrations(), before)), 100, patient.last_words)
     assert patient.run("await_slots", slots=3, within=100, steady=10) == 3
@@ -123,6 +123,8 @@ def test_a_driver_cut_off_for_good_leaves_nothing_that_trains(
 def test_without_a_host_to_replace_it_the_fit_says_which_is_lost(
     patient: Driver, cluster: Standalone, undisturbed: str, tmp_path: Path
 ) -> None:
+    # Else the third host's executor may be one that the master still ends, after the cut of the test before.
+    assert patient.run("await_slots", slots=len(cluster.workers), within=100, steady=10) == len(cluster.workers)
     with training(patient, cluster, tmp_path) as (fitting, there):
         lost = [there[1], next(host for host in cluster.workers if host not in there)]
         for host in lost:
@@ -134,7 +136,7 @@ def test_without_a_host_to_replace_it_the_fit_says_which_is_lost(
                 host.plug(True)
     assert told["error"] == "RuntimeError"
     assert "numWorkers is 2 but the cluster has 1 slots since Spark lost its executors on" in told["message"]
-    assert all(host.address in told["message"] for host in lost)
+    assert [host.address for host in lost if host.address not in told["message"]] == [], told["message"]
     resumed = patient.run("fit", seconds=RECOVERY_SECONDS, checkpointDir=str(tmp_path), **LONG)
     assert resumed["weights"] == undisturbed
     assert resumed["resumed"]

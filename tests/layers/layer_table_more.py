@@ -5,6 +5,7 @@ from __future__ import annotations
 from layer_table import Row
 from noisy_layers import KeepingNoisyGain, NoisyGain
 
+from sparkdl import Graph, Network, Same
 from sparkdl.layers.activation import (
     Elu,
     Gelu,
@@ -25,9 +26,34 @@ from sparkdl.layers.convolution import Conv
 from sparkdl.layers.dense import Dense
 from sparkdl.layers.dropout import Dropout
 from sparkdl.layers.image import Rescale, Resize, Standardize
-from sparkdl.layers.merge import Add, Concatenate
-from sparkdl.layers.normalization import LayerNorm, LocalResponseNorm
-from sparkdl.layers.shape import Flatten, Reshape
+from sparkdl.layers.interaction import CrossLayer, DotInteractions
+from sparkdl.layers.merge import Add, Average, Concatenate, Dot, Maximum, Multiply, Stack, Subtract
+from sparkdl.layers.normalization import L2Normalize, LayerNorm, LocalResponseNorm
+from sparkdl.layers.shape import Flatten, Reshape, Subset, Unstack
+
+# One source twice, a node that three read, normalization over the batch within.
+DIAMONDS = Graph(
+    {"x": (4,)},
+    {
+        "first": (Dense(3), "x"),
+        "bent": (Tanh(), "first"),
+        "norm": (BatchNorm(), "first"),
+        "both": (Add(), "bent", "norm", "first"),
+        "twice": (Concatenate(), "both", "both", "x"),
+        "last": (Dense(2), "twice"),
+    },
+    "last",
+)
+# Two nodes that share their weights, statistics among them.
+TWINS = Graph(
+    {"left": (3,), "right": (3,)},
+    {
+        "a": (Network([Dense(4), BatchNorm(), Tanh()]), "left"),
+        "b": (Same("a"), "right"),
+        "both": (Multiply(), "a", "b"),
+    },
+    "both",
+)
 
 ACTIVATIONS = [
     Row(Relu(), (3, 4)),
@@ -48,7 +74,25 @@ ACTIVATIONS = [
 MERGES = [
     Row(Add(), ((3, 2), (3, 2), (3, 2)), refused=((3, 2), (2, 3))),
     Row(Concatenate(), ((3, 2), (3, 4)), refused=((3, 2), (2, 2))),
-    Row(Concatenate(name="joined"), ((2,), (1,), (2,)), refused=((2,), ())),
+    Row(Concatenate(name="joined"), ((2,), (1,), (2,)), refused=((2,), (2, 2))),
+    Row(Concatenate(), ((), (3,), ()), refused=((3, 1), ())),
+    Row(Subtract(), ((3, 2), (3, 2)), refused=((2,), (2,), (2,))),
+    Row(Multiply(), ((3, 2), (3, 2), (3, 2)), refused=((3,), (2,))),
+    Row(Average(), ((4,), (4,), (4,)), refused=((3,), (2,))),
+    Row(Maximum(), ((3, 2), (3, 2), (3, 2)), refused=((3,), (2,))),
+    Row(Stack(), ((3, 2), (3, 2), (3, 2)), refused=((3,), (2,))),
+    Row(Dot(), ((5,), (5,)), refused=((5,), (5,), (5,))),
+    Row(Dot(normalize=True), ((5,), (5,)), refused=((5,), (4,))),
+    Row(CrossLayer(l2=0.2), ((5,), (5,)), refused=((5,), (4,))),
+    Row(CrossLayer(rank=2, bias=False), ((5,), (5,)), refused=((5,), (5,), (5,))),
+    Row(DotInteractions(), ((4,), (4,), (4,)), refused=((3,), (2,))),
+    Row(DotInteractions(itself=True), ((4,), (4,)), refused=((2, 2), (2, 2))),
+]
+
+GRAPHS = [
+    Row(DIAMONDS, (4,)),
+    Row(TWINS, ((3,), (3,))),
+    Row(Graph({"x": (3,)}, {"inner": (TWINS, "x", "x"), "y": (Concatenate(), "inner", "x")}, "y"), (3,)),
 ]
 
 COMPOSITES = [
@@ -72,6 +116,7 @@ NORMALIZATIONS = [
     Row(LocalResponseNorm(2, bias=2.0, alpha=0.3, beta=0.75), (2, 7), refused=()),
     Row(LocalResponseNorm(1, beta=1.3, name="local"), (5,), refused=()),
     Row(LayerNorm(), (5,), refused=()),
+    Row(L2Normalize(), (2, 5), refused=()),
     Row(LayerNorm(epsilon=0.1, bias=False), (2, 3, 4), refused=()),
     Row(LayerNorm(scale=False), (3, 4), refused=()),
     Row(BatchNorm(), (4,), refused=()),
@@ -83,6 +128,8 @@ NORMALIZATIONS = [
 SHAPES = [
     Row(Dropout(0.4), (3, 4)),
     Row(Flatten(), (2, 3, 2)),
+    Row(Unstack(1), (3, 2), refused=(1, 2)),
+    Row(Subset(1, 3), (2, 4), refused=(2, 2)),
     Row(Reshape((2, -1)), (3, 4), refused=(5,)),
     Row(Reshape((2, 2, 3)), (12,), refused=(13,)),
 ]

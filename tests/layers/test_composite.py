@@ -28,7 +28,7 @@ from sparkdl.layers import (
     Tanh,
 )
 from sparkdl.layers.base import Array, Weights
-from sparkdl.layers.composite import Node
+from sparkdl.layers.composite import Child
 from sparkdl.weights import named_arrays, updated
 
 
@@ -39,14 +39,14 @@ class Crossed(Composite):
     frozen: bool = False
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
+    def children(self) -> tuple[Child, ...]:
         return (
-            Node("first", Dense(3, trainable=not self.frozen), (0,)),
-            Node("bent", Tanh(), (1,)),
-            Node("norm", BatchNorm(), (1,)),
-            Node("both", Add(), (2, 3, 1)),
-            Node("twice", Concatenate(), (4, 4, 0)),
-            Node("last", Dense(2), (5,)),
+            Child("first", Dense(3, trainable=not self.frozen), (0,)),
+            Child("bent", Tanh(), (1,)),
+            Child("norm", BatchNorm(), (1,)),
+            Child("both", Add(), (2, 3, 1)),
+            Child("twice", Concatenate(), (4, 4, 0)),
+            Child("last", Dense(2), (5,)),
         )
 
 
@@ -83,9 +83,9 @@ def test_deltas_are_added_in_the_order_of_the_readers() -> None:
         scales: tuple[float, ...]
 
         @property
-        def nodes(self) -> tuple[Node, ...]:
-            readers = [Node(f"r{at}", Rescale(scale), (0,)) for at, scale in enumerate(self.scales)]
-            return *readers, Node("sum", Add(), (1, 2, 3))
+        def children(self) -> tuple[Child, ...]:
+            readers = [Child(f"r{at}", Rescale(scale), (0,)) for at, scale in enumerate(self.scales)]
+            return *readers, Child("sum", Add(), (1, 2, 3))
 
     for scales, expected in (((1.0, 1e8, -1e8), 0.0), ((1e8, -1e8, 1.0), 1.0)):
         layer = Scaled(scales)

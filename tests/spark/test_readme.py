@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkdl import initializers, layers, losses, optimizers, schedules
+from sparkdl import initializers, layers, losses, network, optimizers, schedules
 from sparkdl.initializers import Initializer
 from sparkdl.layers import Layer
 from sparkdl.losses import Loss
@@ -34,6 +34,7 @@ PAGES = [
             "inference",
             "own-layers",
             "without-spark",
+            "building-blocks",
         )
     ),
 ]
@@ -56,7 +57,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
                 block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
-    first, example, frame, tuned, long_run, evaluated, queried, own, alone = printed
+    first, example, frame, tuned, long_run, evaluated, queried, own, alone, drawn = printed
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -71,6 +72,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert own[-1].count(",") == 1  # the objective of 2 epochs
     assert float(alone[0]) > 0.9
     assert namespace["scores"].shape == (256, 2)
+    assert float(drawn[-1].split()[-1]) > 0.9 and "facts" in drawn[2]
 
 
 def test_every_page_with_code_is_run() -> None:
@@ -106,7 +108,7 @@ def test_its_lists_hold_all_there_is(module: ModuleType, family: type[Spec]) -> 
 
 def test_its_lists_hold_nothing_else() -> None:
     table = (ROOT / "docs/guides/building-blocks.md").read_text(encoding="utf-8").split("\n\n")[1]
-    modules = (layers, losses, optimizers, schedules, initializers)
+    modules = (network, layers, losses, optimizers, schedules, initializers)
     listed = re.findall(r"`(\w+)`", table)
     assert [name for name in listed if not any(hasattr(module, name) for module in modules)] == []
     assert len(listed) == len(set(listed))

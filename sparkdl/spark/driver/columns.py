@@ -142,7 +142,7 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
 
 def _part(dataset: DataFrame, layout: Layout) -> tuple[list[Column], str]:
     """The columns of a part of the features, and the dtype of what they are decoded to."""
-    kinds = LABELS if layout.param == "featuresCols" else FEATURES
+    kinds = LABELS if layout.joined else FEATURES
     sent = [_sent(dataset, name, layout.param, kinds) for name in layout.names]
     found = [dataset.schema[name].dataType for name in layout.names]
     _check_shape(found, layout)
@@ -171,17 +171,40 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
             f"featuresCol is {stage.getFeaturesCol()!r} but featuresCols is set, too; clear one of the two."
         )
     network = stage.getNetwork()
-    ((part, shape),) = network.inputs.items()
-    layout = Layout(
-        names=tuple(several) or (stage.getFeaturesCol(),),
-        shape=shape,
-        dtype=INTEGERS if part in network.integers else kept_dtype(stage.getComputeDtype()),
-        param="featuresCols" if several else "featuresCol",
-        binary=stage.getBinaryFormat(),
-        resize=stage.getImageResize(),
-    )
-    most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
-    return {part: replace(layout, most_pixels=most)}
+    shapes, floats = network.input_shapes, kept_dtype(stage.getComputeDtype())
+    chosen = several if isinstance(several, dict) else _of_one_input(stage, list(shapes))
+    if chosen.keys() != shapes.keys():
+        raise ValueError(
+            f"featuresCols must name columns for the network's inputs {', '.join(map(repr, shapes))}, received some "
+            f"for {', '.join(map(repr, chosen))}; write {{'{next(iter(shapes))}': column, ...}}."
+        )
+    layouts = {}
+    for part, shape in shapes.items():
+        layout = Layout(
+            names=tuple(chosen[part]),
+            shape=shape,
+            dtype=INTEGERS if part in network.integers else floats,
+            param="featuresCols" if several else "featuresCol",
+            # One column of a mapping is as featuresCol.
+            joined=len(chosen[part]) > 1 or isinstance(several, list) and bool(several),
+            binary=stage.getBinaryFormat(),
+            resize=stage.getImageResize(),
+            part=part if len(shapes) > 1 else "",
+        )
+        most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
+        layouts[part] = replace(layout, most_pixels=most)
+    return layouts
+
+
+def _of_one_input(stage: DeepParams, inputs: list[str]) -> dict[str, list[str]]:
+    """The columns of the only input, where they are not given by its name."""
+    if len(inputs) > 1:
+        raise ValueError(
+            f"The network reads {', '.join(map(repr, inputs))}, so featuresCols must be a dict that names the columns "
+            f"of each, received {stage.getFeaturesCols() or stage.getFeaturesCol()!r}; write "
+            f"featuresCols={{'{inputs[0]}': column, ...}}."
+        )
+    return {inputs[0]: list(stage.getFeaturesCols()) or [stage.getFeaturesCol()]}
 
 
 def labels(dataset: DataFrame, name: str) -> tuple[Column, bool]:

@@ -11,7 +11,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from sparkdl.arrays import kept_dtype
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.spark.driver.remote import setting
 from sparkdl.training.options import Training
 
@@ -21,7 +21,7 @@ RESULT_BYTES = 9 << 10  # of a job's result besides the weights of a short fit
 UNITS = "bkmgtp"
 
 
-def returned_bytes(network: Network, dtype: str) -> int:
+def returned_bytes(network: BaseNetwork, dtype: str) -> int:
     """Bytes of the weights that a fit of this computeDtype returns; the network has an input_shape."""
     leaves, size = jax.tree.leaves(network.abstract_weights()), np.dtype(kept_dtype(dtype)).itemsize
     return sum(math.prod(leaf.shape) * size + ARRAY_BYTES for leaf in leaves)

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.ml.base import _FitMultipleIterator
 from pyspark.sql import DataFrame
 
+from sparkdl.network import BaseNetwork
 from sparkdl.spark.driver.result_bytes import most_bytes, returned_bytes
 
 # Params in which fits that share a job may differ: they train on the same rows, with the same workers and labels.
@@ -49,7 +50,7 @@ def _groups(stages: Sequence[Any], most: float) -> list[list[int]]:
             for param in stage.params
             if param.name not in MAY_DIFFER and stage.isDefined(param)
         }
-        shapes = network.input_shape and [network.input_shape, network.output_shape()]
+        shapes = _shapes(network)
         key = json.dumps([values, shapes], sort_keys=True)
         size = returned_bytes(network, stage.getComputeDtype()) if shapes else 0
         if key not in groups or sizes[key] + size > most:
@@ -58,6 +59,14 @@ def _groups(stages: Sequence[Any], most: float) -> list[list[int]]:
         groups[key][-1].append(index)
         sizes[key] += size
     return [indices for parts in groups.values() for indices in parts]
+
+
+def _shapes(network: BaseNetwork) -> list[Any] | None:
+    """What the rows of a network are; None if it does not say, which its fit will refuse."""
+    try:
+        return [*network.input_shapes.items(), *network.output_shapes.items(), *sorted(network.integers)]
+    except ValueError:
+        return None
 
 
 class _Job:

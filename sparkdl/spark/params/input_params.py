@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasHandleInvalid
@@ -12,15 +12,26 @@ from sparkdl.decoding.layout import RESIZES, STORAGES
 from sparkdl.spark.params.converters import one_of
 
 
+def columns_of_inputs(value: Any) -> list[str] | dict[str, list[str]]:
+    """A type converter: a list of column names, or a dict from input to one or to a list of them."""
+    if not isinstance(value, Mapping):
+        return TypeConverters.toListString(value)
+    lists = {name: [columns] if isinstance(columns, str) else columns for name, columns in value.items()}
+    if not all(isinstance(name, str) and columns for name, columns in lists.items()):
+        raise TypeError(f"featuresCols must name at least one column for every input, received {value!r}.")
+    return {name: TypeConverters.toListString(columns) for name, columns in lists.items()}
+
+
 class HasInputs(HasFeaturesCol, HasHandleInvalid):
     """Features in one column or several, the forms of their bytes and images, and rows that cannot be used."""
 
-    featuresCols: Param[list[str]] = Param(
+    featuresCols: Param[Any] = Param(
         Params._dummy(),
         "featuresCols",
-        "columns of numbers, arrays or Vectors whose values together, in this order, are a row of features; instead of "
-        "featuresCol.",
-        TypeConverters.toListString,  # type: ignore[arg-type]
+        "columns of numbers, arrays or Vectors whose values together, in this order, are a row of features; or, for a "
+        "network with several inputs, such columns, or one of any type, by input: {'photo': 'image', 'facts': ['age', "
+        "'income']}; instead of featuresCol.",
+        columns_of_inputs,
     )
     binaryFormat: Param[str] = Param(
         Params._dummy(),
@@ -56,8 +67,8 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
         super().__init__(*args)
         self._setDefault(binaryFormat="auto", imageResize="error", imageStorage="pixels", handleInvalid="error")
 
-    def getFeaturesCols(self) -> list[str]:
-        """Columns that together are the features; [] where featuresCol is read."""
+    def getFeaturesCols(self) -> list[str] | dict[str, list[str]]:
+        """Columns that together are the features, or those of each input; [] where featuresCol is read."""
         return self.getOrDefault(self.featuresCols) if self.isDefined(self.featuresCols) else []
 
     def getBinaryFormat(self) -> str:
@@ -72,9 +83,9 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
         """What a fit keeps of image files."""
         return self.getOrDefault(self.imageStorage)
 
-    def setFeaturesCols(self, value: Sequence[str]) -> Self:
-        """Set the columns that together are the features; [] goes back to featuresCol."""
-        return self._set(featuresCols=value if isinstance(value, str) else list(value))
+    def setFeaturesCols(self, value: Sequence[str] | Mapping[str, str | Sequence[str]]) -> Self:
+        """Set the columns that together are the features, or those of each input; [] goes back to featuresCol."""
+        return self._set(featuresCols=value)
 
     def setBinaryFormat(self, value: str) -> Self:
         """Set what a binary features column holds."""

@@ -20,7 +20,7 @@ from pyspark.ml.param.shared import (
 
 from sparkdl.arrays import DTYPES
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.optimizers import Optimizer
 from sparkdl.spark.params.activations import HasActivationCols
 from sparkdl.spark.params.converters import of_plain, one_of, spec_text
@@ -34,12 +34,12 @@ from sparkdl.training.stopping import EarlyStopping
 class DeepArguments(TypedDict, total=False):
     """Keyword arguments of every estimator: its Params by name."""
 
-    network: Network | str
+    network: BaseNetwork | str
     loss: Loss | str
     optimizer: Optimizer | str
     exchange: Exchange | str
     featuresCol: str
-    featuresCols: Sequence[str]
+    featuresCols: Sequence[str] | Mapping[str, str | Sequence[str]]
     binaryFormat: str
     imageResize: str
     imageStorage: str
@@ -77,7 +77,7 @@ class HasNetwork(Params):
         Params._dummy(),
         "network",
         "the network, a sparkdl.Network or its JSON; it ends in raw scores, one per class or output.",
-        spec_text(Network),  # type: ignore[arg-type]
+        spec_text(BaseNetwork),  # type: ignore[arg-type]
     )
     loss: Param[str] = Param(
         Params._dummy(),
@@ -87,13 +87,13 @@ class HasNetwork(Params):
         spec_text(Loss),  # type: ignore[arg-type]
     )
 
-    def getNetwork(self) -> Network:
+    def getNetwork(self) -> BaseNetwork:
         """The network."""
         if not self.isDefined(self.network):
             raise ValueError(
                 f"network of {type(self).__name__} is not set; pass network=Network([...], input_shape=(...))."
             )
-        return Network.from_json(self.getOrDefault(self.network))
+        return BaseNetwork.from_json(self.getOrDefault(self.network))
 
     def getLoss(self) -> Loss:
         """The loss."""
@@ -260,7 +260,7 @@ class DeepParams(
         """Whether what workers print reaches the driver."""
         return self.getOrDefault(self.workerLogs)
 
-    def setNetwork(self, value: Network | str) -> Self:
+    def setNetwork(self, value: BaseNetwork | str) -> Self:
         """Set the network."""
         return self._set(network=value)
 

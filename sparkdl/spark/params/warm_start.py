@@ -12,7 +12,7 @@ from pyspark.ml import PredictionModel
 from pyspark.sql import SparkSession
 
 from sparkdl.layers.base import Weights
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.saving.persistence import Saved, read_weights
 from sparkdl.spark.saving.weight_rows import read_only
@@ -67,7 +67,7 @@ class WarmStart(DeepParams, Saved):
         """The weights that training starts from, by layer and name; None without `initialModel`."""
         return self._weights
 
-    def _initial(self, network: Network) -> Weights | None:
+    def _initial(self, network: BaseNetwork) -> Weights | None:
         """The weights that the network takes; ValueError if it cannot take them."""
         if self._weights is None:
             return None

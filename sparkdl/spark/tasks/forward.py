@@ -20,9 +20,9 @@ from sparkdl.arrays import LABEL, Array, Parts, kept_dtype
 from sparkdl.classes import install
 from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
-from sparkdl.layers.base import Shape, Weights, map_shapes
+from sparkdl.layers.base import Weights, map_shapes
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.spark.tasks.environment import bound_threads
 from sparkdl.spark.tasks.local_disk import programs_directory
 from sparkdl.weights import weights_from_bytes
@@ -87,10 +87,10 @@ class Scoring:
         """Of a row's decoded features, if these are no pixels."""
         return sum(layout.row_bytes for layout in self.layouts.values())
 
-    def specs(self) -> tuple[Network, Loss]:
+    def specs(self) -> tuple[BaseNetwork, Loss]:
         """The network and the loss, on a worker."""
         install(self.classes)
-        return Network.from_json(self.network), Loss.from_json(self.loss)
+        return BaseNetwork.from_json(self.network), Loss.from_json(self.loss)
 
 
 class Scores(NamedTuple):
@@ -219,22 +219,21 @@ def call_rows(scoring: Scoring, platform: str) -> tuple[int, int]:
     if platform != "cpu":
         return scoring.batch, scoring.batch
     network, itemsize = scoring.specs()[0], jnp.dtype(scoring.dtype).itemsize
-    assert network.input_shape is not None
-    largest = _largest(network, network.input_shape)
+    largest = _largest(network)
     fitting = LAYER_BYTES // (largest * itemsize)
     part = min(scoring.batch, max(LEAST_ROWS, 1 << max(0, fitting.bit_length() - 1)))
-    ends = sum(map(math.prod, (*network.inputs.values(), network.output_shape())))
+    ends = sum(map(math.prod, (*network.input_shapes.values(), network.output_shape())))
     held = ends + len(scoring.activations) * largest
     return part * max(1, min(CALL_ROWS, CALL_BYTES // (held * itemsize)) // part), part
 
 
-def _largest(network: Network, input_shape: Shape) -> int:
+def _largest(network: BaseNetwork) -> int:
     """The most numbers that one of the layers reads and writes for a row."""
 
     def numbers(shapes: Any) -> int:
         return sum(jax.tree.leaves(map_shapes(math.prod, shapes)))
 
-    return max(numbers(before) + numbers(after) for _, _, before, after in network.leaves(input_shape))
+    return max(numbers(before) + numbers(after) for _, _, before, after in network.leaves())
 
 
 def in_batches(features: Parts, labels: Parts | None, forward: Forward) -> Iterator[Scores]:

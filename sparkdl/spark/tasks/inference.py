@@ -15,7 +15,7 @@ from sparkdl.decoding.arrow_types import is_binary, is_image
 from sparkdl.decoding.columns import decode_features, decode_labels
 from sparkdl.decoding.layout import VALID, check_rows
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.forward import Forward, Scores, Scoring, in_batches, loaded
 from sparkdl.spark.tasks.heads import Heads
@@ -50,7 +50,7 @@ def _cut(batch: Batch, size: int) -> Iterator[Batch]:
 
 
 def _result(
-    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss], heads: Heads, lists: set[str]
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[BaseNetwork, Loss], heads: Heads, lists: set[str]
 ) -> pa.Array:
     size = forward.rows * max(1, DECODED_BYTES // (scoring.row_bytes * forward.rows))
     if any(is_binary(column.type) or is_image(column.type) for column in batch[: len(scoring.columns)]):
@@ -80,7 +80,7 @@ def _result(
 
 
 def _scores(
-    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[Network, Loss]
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[BaseNetwork, Loss]
 ) -> tuple[Array, list[Scores]]:
     """Which rows are bad, and the scores of all, those being scored as zeros."""
     columns = iter(batch)

@@ -17,7 +17,7 @@ from sparkdl.classes import install
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.images import contiguous
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes
 from sparkdl.spark.tasks.task_plan import TaskPlan
 from sparkdl.training.data.batches import Rows, ShardWriter, check_numbers, lost_digits
@@ -130,7 +130,7 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
     return Taken(*counts, [], merged_notes(notes, intake), classes, rounded)
 
 
-def _rows(batch: pa.RecordBatch, intake: Intake, loss: Loss, network: Network) -> Rows:
+def _rows(batch: pa.RecordBatch, intake: Intake, loss: Loss, network: BaseNetwork) -> Rows:
     """Prepared rows (see `row_bytes.py`) as they are trained on."""
     features = {name: _features(batch, name, part) for name, part in intake.features.items()}
     labels = {name: _labels(batch, name, part) for name, part in intake.labels.items()}

@@ -24,7 +24,7 @@ from sparkdl.evaluation import (
 )
 from sparkdl.evaluation.base import require_finite
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.forward import Scoring, in_batches, loaded
 from sparkdl.spark.tasks.heads import probabilities, raw_scores
@@ -62,7 +62,7 @@ class EvaluationPlan:
     weight: str
 
 
-def measures_of(plan: EvaluationPlan, network: Network, loss: Loss) -> Any:
+def measures_of(plan: EvaluationPlan, network: BaseNetwork, loss: Loss) -> Any:
     """An accumulator without any rows; ValueError for options out of range."""
     outputs = network.output_shape()[0]
     if plan.kind == "numbers":

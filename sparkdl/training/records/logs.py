@@ -18,7 +18,7 @@ import numpy as np
 
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.specs import Spec
 from sparkdl.training.checkpoints.remote_file import RemoteFile
 from sparkdl.training.data.batches import Rows
@@ -96,7 +96,7 @@ class LogWriter(NullWriter):
     Parameters
     ----------
     logs : Logs
-    network : Network
+    network : Network or Graph
     loss : Loss
     rate : callable
         The learning rate at a step, 0 for the first one.
@@ -118,7 +118,7 @@ class LogWriter(NullWriter):
     def __init__(
         self,
         logs: Logs,
-        network: Network,
+        network: BaseNetwork,
         loss: Loss,
         rate: Callable[[int], float],
         *,

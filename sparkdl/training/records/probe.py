@@ -12,7 +12,7 @@ from jax import Array
 from sparkdl.arrays import LABEL
 from sparkdl.layers.base import Context, Weights
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.training.data.batches import Rows
 from sparkdl.weights import named_arrays, updated
 
@@ -49,7 +49,7 @@ class Probed(NamedTuple):
     activations: dict[str, Any]
 
 
-def make_probe(network: Network, loss: Loss, dtype: str | None = None) -> Callable[..., Probed]:
+def make_probe(network: BaseNetwork, loss: Loss, dtype: str | None = None) -> Callable[..., Probed]:
     """`probe(before, after, rows, seed, step) -> Probed`, compiled for this process alone.
 
     It is no part of the training step, which therefore costs nothing more where nothing is logged. Layers see the rows

@@ -17,18 +17,18 @@ import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context
 from sparkdl.layers.factored import Factored, is_factored
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.training.data.batches import Rows
 
 CACHE_BYTES = 16_000_000  # that a part's rows may leave for backward, twice that of L2 and L3 caches a core
 
 
-def number_of_parts(network: Network, weights: Any, row: Any, rows: int, platform: str) -> int:
+def number_of_parts(network: BaseNetwork, weights: Any, row: Any, rows: int, platform: str) -> int:
     """The number of parts to cut a batch into.
 
     Parameters
     ----------
-    network : Network
+    network : Network or Graph
     weights : nested dict of arrays
         Their dtype is that of the computation.
     row : pytree of ShapeDtypeStruct

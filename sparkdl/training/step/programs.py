@@ -13,10 +13,10 @@ from jax.sharding import Mesh
 from sparkdl.compiler import ONCE
 from sparkdl.initializers import Initializer
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
-from sparkdl.specs import Spec
+from sparkdl.specs import Named, Spec
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.options import Training
@@ -72,7 +72,7 @@ def compiled_validation(program: Program, weights: Any, batch: Rows, several: bo
 
 
 @lru_cache(KEPT)
-def initialization(network: Network) -> Callable[[Any], Any]:
+def initialization(network: BaseNetwork) -> Callable[[Any], Any]:
     """The initial weights by seed, an integer of NumPy's; random numbers are slow to optimize."""
     return jax.jit(lambda seed: network.init(jax.random.key(seed)), compiler_options=ONCE)
 
@@ -108,6 +108,8 @@ def _without_initializers(value: Any) -> Any:
     """The spec with the default wherever it has an initializer."""
     if isinstance(value, tuple):
         return tuple(_without_initializers(item) for item in value)
+    if isinstance(value, Named):
+        return Named({name: _without_initializers(item) for name, item in value.items()})
     if not isinstance(value, Spec):
         return value
     changes = {}

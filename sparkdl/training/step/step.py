@@ -20,7 +20,7 @@ from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
 from sparkdl.layers.factored import multiplied
 from sparkdl.losses import Loss
-from sparkdl.network import Network
+from sparkdl.network import BaseNetwork
 from sparkdl.optimizers import Optimizer
 from sparkdl.training.data.batches import Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
@@ -77,7 +77,7 @@ class Program(NamedTuple):
 
     Attributes
     ----------
-    network : Network
+    network : Network or Graph
     loss : Loss
     optimizer : Optimizer
     exchange : Exchange
@@ -90,7 +90,7 @@ class Program(NamedTuple):
         Of an epoch and, where the schedule looks at it, of the run.
     """
 
-    network: Network
+    network: BaseNetwork
     loss: Loss
     optimizer: Optimizer
     exchange: Exchange
@@ -100,7 +100,9 @@ class Program(NamedTuple):
     total_steps: int = 1
 
 
-def initial_state(network: Network, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1) -> State:
+def initial_state(
+    network: BaseNetwork, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1
+) -> State:
     """The state of each worker before the first step."""
     return State(weights, *_others(optimizer, exchange, workers)(network.learned(weights)), jnp.asarray(np.int32(0)))
 
@@ -195,7 +197,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
     return jax.jit(mapped, donate_argnums=0, compiler_options=OPTIONS.get(platform))
 
 
-def make_validation(network: Network, loss: Loss, mesh: Mesh, several: bool = False) -> Any:
+def make_validation(network: BaseNetwork, loss: Loss, mesh: Mesh, several: bool = False) -> Any:
     """`validate(weights, rows) -> totals`: the first three of `make_step`, as at inference."""
 
     def validate_run(weights: Any, rows: Rows) -> Array:

@@ -1,0 +1,191 @@
+"""What can be trained: a composite that knows the shapes of its inputs' rows, with named parts in and out."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import jax
+
+from sparkdl.arrays import Parts
+from sparkdl.drawing import boxes, figure, mermaid
+from sparkdl.layers.base import Array, Shape, Weights
+from sparkdl.layers.composite import Composite, Leaf, read_by
+from sparkdl.specs import FORMAT
+from sparkdl.transfer import started_from
+from sparkdl.weights import count_weights, named_arrays
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class BaseNetwork(Composite):
+    """Base of `Network` and `Graph`: all that training, scoring and saving know of a network.
+
+    x  the array of the only input, or a tuple of those of all inputs, in their order
+    y  the array of the only output, or a tuple likewise
+    """
+
+    @property
+    @abstractmethod
+    def input_shapes(self) -> dict[str, Shape]:
+        """Shape of a row of every part of the features that the network reads, by name."""
+
+    @property
+    @abstractmethod
+    def output_names(self) -> tuple[str, ...]:
+        """Names of what it predicts, in the order of y; the labels have the same ones."""
+
+    @property
+    def output_shapes(self) -> dict[str, Shape]:
+        """Shape of a row of everything that it predicts, by name."""
+        return self.named(self.output_shape())
+
+    @abstractmethod
+    def summary(self) -> str:
+        """A table of the layers: output shape, number of weights and multiply-adds for one row."""
+
+    @property
+    def integers(self) -> frozenset[str]:
+        """Names of the inputs that it reads as integers, which no dtype of computation touches."""
+        return frozenset(name for index, name in enumerate(self.input_shapes) if index in self.integer_entries)
+
+    def read(self, features: Parts, dtype: Any) -> Any:
+        """x from the named parts of rows: integers as they are, all else in the dtype of computation."""
+        integers = self.integers
+        parts = [features[name] if name in integers else features[name].astype(dtype) for name in self.input_shapes]
+        return parts[0] if len(parts) == 1 else tuple(parts)
+
+    def named(self, y: Any) -> Parts:
+        """The arrays of y, or of dy, by the names of the outputs."""
+        return dict(zip(self.output_names, (y,) if len(self.exits) == 1 else y, strict=True))
+
+    def joined(self, parts: Parts) -> Any:
+        """The inverse of `named`."""
+        chosen = tuple(parts[name] for name in self.output_names)
+        return chosen[0] if len(chosen) == 1 else chosen
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **super().to_json()}
+
+    def output_shape(self, input_shape: Any = None) -> Any:
+        """Shape of one row of y; by default for the network's own inputs."""
+        return super().output_shape(self.row_shape(input_shape))
+
+    def multiply_adds(self, input_shape: Any = None) -> int:
+        return super().multiply_adds(self.row_shape(input_shape))
+
+    def leaves(self, input_shape: Any = None) -> Iterator[Leaf]:
+        return super().leaves(self.row_shape(input_shape))
+
+    def init(self, key: Array | int, input_shape: Any = None) -> Weights:
+        """Fresh weights, each layer's from a key of its own; `key` may be a seed."""
+        return super().init(jax.random.key(key) if isinstance(key, int) else key, self.row_shape(input_shape))
+
+    def initialized(self, weights: Weights, seed: int) -> Weights:
+        """Fresh weights, but for the layers that `weights` has; see `started_from` of `transfer.py`."""
+        return started_from(self.init(seed), weights)
+
+    def frozen(self, *names: str, until: str | None = None) -> Self:
+        """The same network with some layers' weights held fixed in training; every layer keeps its name.
+
+        Parameters
+        ----------
+        *names : str
+            Layers to freeze, such as "conv_0"; a network within the network is frozen as a whole, or in part by a path
+            such as "body/conv_0".
+        until : str, optional
+            Freeze this layer, too, and all that it depends on.
+
+        Raises
+        ------
+        ValueError
+            There is no such layer, or none is named.
+        """
+        if not names and until is None:
+            raise ValueError('frozen expects names of layers or until=..., received neither; write frozen("conv_0").')
+        self.check_paths(names)
+        return self.frozen_at({*names, *(() if until is None else self._needed([until]))})
+
+    def check_weights(self, weights: Weights) -> None:
+        """ValueError naming the first array that is missing, unknown or of another shape than this network's."""
+        expected = dict(named_arrays(self.abstract_weights()))
+        received = dict(named_arrays(weights))
+        for name in sorted(expected.keys() | received.keys()):
+            want, have = (str(part[name].shape) if name in part else "nothing" for part in (expected, received))
+            if want != have:
+                raise ValueError(f"Weight {name!r}: the network has {want} there, the given weights have {have}.")
+
+    def abstract_weights(self) -> Weights:
+        """Shapes and dtypes in the structure of `init`, without computing anything."""
+        return jax.eval_shape(lambda key: self.init(key), jax.ShapeDtypeStruct((2,), "uint32"))
+
+    def to_mermaid(self) -> str:
+        """A drawing of layers and shapes as text of Mermaid, which notebooks and code hosts show as a picture."""
+        return mermaid(boxes(self, self.input_shapes))
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """A drawing of layers and shapes as a matplotlib Figure; needs matplotlib, as of sparkdl-jax[plot].
+
+        Parameters
+        ----------
+        path : str, optional
+            Of a file to write it to, as PNG, PDF or SVG by its ending.
+        """
+        drawing = figure(boxes(self, self.input_shapes))
+        if path is not None:
+            drawing.savefig(path, dpi=120)
+        return drawing
+
+    def _needed(self, names: list[str]) -> set[str]:
+        """These layers, and all that they depend on.
+
+        Raises
+        ------
+        ValueError
+            There is no such layer.
+        """
+        for name in names:
+            if name not in self.names:
+                raise ValueError(f"The network has no layer {name!r}; its layers are {', '.join(self.names)}.")
+        found = set(names)
+        for child in reversed(self.children):
+            if child.name in found:
+                above = [self.names[source - self.entries] for source in child.sources if source >= self.entries]
+                found.update(above)
+        return found
+
+    def row_shape(self, given: Any = None) -> Any:
+        """Shape of a row of x: the given one, or that of the network's own inputs."""
+        if given is not None:
+            return given
+        shapes = tuple(self.input_shapes.values())
+        return shapes[0] if len(shapes) == 1 else shapes
+
+    def _summary(self, header: tuple[str, ...], before: list[tuple[str, ...]], cells: list[tuple[str, ...]]) -> str:
+        """A table of layers: `cells` under `header`, output shape, number of weights and multiply-adds for one row."""
+        shapes = self.shapes(self.row_shape(None))
+        counts = {name: count_weights(weights) for name, weights in self.abstract_weights().items()}
+        rows = [("", *header, "output shape", "weights", "multiply-adds"), *before]
+        for index, (child, own) in enumerate(zip(self.children, cells, strict=True)):
+            operations = child.layer.multiply_adds(read_by(child, shapes))
+            after, count = shapes[self.entries + index], counts.get(child.key, 0) if child in self.owners else 0
+            rows.append((str(index), *own, str(after), f"{count:,}", f"{operations:,}"))
+        blank = [""] * len(header)
+        rows.append(("", "total", *blank, f"{sum(counts.values()):,}", f"{self.multiply_adds():,}"))
+        columns = range(len(rows[0]))
+        widths = [max(len(row[column]) for row in rows) for column in columns]
+        right = (0, columns[-2], columns[-1])
+        lines = [
+            "  ".join(
+                row[column].rjust(widths[column]) if column in right else row[column].ljust(widths[column])
+                for column in columns
+            ).rstrip()
+            for row in rows
+        ]
+        rule = "-" * max(len(line) for line in lines)
+        return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])
