@@ -38,13 +38,11 @@ class Layout:
     shape : tuple of int
         Of a row of the network's input.
     part : str
-        The input's name, where the network has several.
+        The input's name, where columns are given by those.
     dtype : str
         Of the numbers: float32 or float64, or int32 for a network that reads integers. Bytes and images become uint8.
     param : str
         featuresCol or featuresCols.
-    joined : bool
-        Whether the columns' values are put one after another.
     binary : str
         What a binary column holds: raw values, an image, or auto.
     resize : str
@@ -57,7 +55,6 @@ class Layout:
     shape: tuple[int, ...]
     dtype: str
     param: str = "featuresCol"
-    joined: bool = False
     binary: str = "auto"
     resize: str = "error"
     most_pixels: int = MOST_PIXELS
@@ -72,6 +69,11 @@ class Layout:
     def subject(self) -> str:
         """The columns, as the beginning of a sentence."""
         return f"{self.param} {', '.join(self.names) if self.joined else repr(self.names[0])}"
+
+    @property
+    def joined(self) -> bool:
+        """Whether the columns' values are put one after another; one that is given by the input's name is as it is."""
+        return len(self.names) > 1 or (self.param == "featuresCols" and not self.part)
 
     @property
     def width(self) -> int:

@@ -160,7 +160,7 @@ def test_a_spec_is_given_as_object_name_or_json(family: type[Spec], param: str) 
         ),
         ({"optimizer": "sdg"}, 'param "optimizer".*Optimizer is expected, received .sdg.; choose one of'),
         ({"loss": NETWORK}, 'param "loss".*Loss is expected'),
-        ({"network": {"type": "Dense", "units": 2}}, 'param "network".*Dense is another kind of spec than Network'),
+        ({"network": {"type": "Dense", "units": 2}}, 'param "network".*Dense is another kind of spec than BaseNetwork'),
         ({"computeDtype": "float16"}, "computeDtype must be one of float32, bfloat16, float64, received 'float16'"),
         ({"deviceType": "tpu"}, "deviceType must be one of auto, cpu, gpu, received 'tpu'"),
         ({"progress": True}, "progress must be one of auto, on, off, received True"),

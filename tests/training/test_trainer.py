@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sparkdl import Network, training
-from sparkdl.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Parallel, Rescale, Tanh
+from sparkdl import Graph, Network, training
+from sparkdl.layers import BatchNorm, Concatenate, Dense, Dropout, Flatten, Layer, Parallel, Rescale, Tanh
 from sparkdl.training import EarlyStopping, Result, Training
 from sparkdl.training.records import meter
 from sparkdl.weights import named_arrays
@@ -47,18 +46,6 @@ class Lookup(Layer):
 
     def forward(self, weights: Any, x: Any) -> Any:
         return weights["table"][x].reshape(len(x), -1)
-
-
-@dataclass(frozen=True)
-class Pair(Network):
-    """A network of two inputs, of which the first layer reads the values of one after those of the other."""
-
-    @property
-    def inputs(self) -> dict[str, tuple[int, ...]]:
-        return {"left": (2,), "right": (1,)}
-
-    def read(self, features: Any, dtype: Any) -> Any:
-        return jnp.concatenate([features[name].astype(dtype) for name in self.inputs], axis=1)
 
 
 # What it learns
@@ -119,13 +106,17 @@ def test_features_and_labels_may_come_by_name() -> None:
 def test_a_network_of_two_inputs_trains_as_one_of_both_in_one(devices: int) -> None:
     """Parts keep dtypes of their own: one is of pixels."""
     left, right = X.astype("float32"), RANDOM.integers(0, 256, (50, 1)).astype("uint8")
-    layers, options = [Dense(4), Tanh(), Dense(3)], {"epochs": 3, "batch_size": 8, "devices": devices}
-    both = np.concatenate([left, right], axis=1)
-    data = ({"left": left, "right": right}, LABELS, WEIGHTS), (both, LABELS, WEIGHTS)
-    one, other = (
-        training.fit(kind(layers, input_shape=(3,)), rows, validation=rows, **options)
-        for kind, rows in zip((Pair, Network), data, strict=True)
+    layers = [Dense(4), Tanh(), Dense(3)]
+    graph = Graph(
+        {"left": (2,), "right": (1,)}, {"both": (Concatenate(), "left", "right"), "y": (Network(layers), "both")}, "y"
     )
+    data = ({"left": left, "right": right}, LABELS, WEIGHTS), (np.concatenate([left, right], axis=1), LABELS, WEIGHTS)
+    options = {"epochs": 3, "batch_size": 8, "devices": devices}
+    chain = Network(layers, input_shape=(3,))
+    start = chain.init(0)
+    one = training.fit(graph, data[0], validation=data[0], initial={"y": start}, **options)
+    other = training.fit(chain, data[1], validation=data[1], initial=start, **options)
+    one = replace(one, weights=one.weights["y"])
     assert_same_weights(one, other)
     assert [epoch[:4] for epoch in one.history] == [epoch[:4] for epoch in other.history]
 

@@ -185,11 +185,9 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
             shape=shape,
             dtype=INTEGERS if part in network.integers else floats,
             param="featuresCols" if several else "featuresCol",
-            # One column of a mapping is as featuresCol.
-            joined=len(chosen[part]) > 1 or isinstance(several, list) and bool(several),
             binary=stage.getBinaryFormat(),
             resize=stage.getImageResize(),
-            part=part if len(shapes) > 1 else "",
+            part=part if isinstance(several, dict) else "",
         )
         most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
         layouts[part] = replace(layout, most_pixels=most)
