@@ -90,7 +90,7 @@ class Composite(Layer):
                 if integers[source] and not wanted:
                     raise ValueError(
                         f"Layer {child.name!r} reads the integers of {self.names[source - self.entries]!r}, but takes "
-                        "other numbers; put Embedding or OneHot between them."
+                        "other numbers; put a layer that takes integers between them."
                     )
             integers.append(child.layer.gives_integers)
 
@@ -133,12 +133,12 @@ class Composite(Layer):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The children' names, in order; they are the keys of the weights."""
+        """The children's names, in order."""
         return tuple(child.name for child in self.children)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
-        """The children' names, those of composites followed by the paths within: "block_1", "block_1/conv_0"."""
+        """The children's names, those of composites followed by the paths within: "block_1", "block_1/conv_0"."""
         nested = (
             (child.name, child.layer.paths if isinstance(child.layer, Composite) else ()) for child in self.children
         )
