@@ -108,6 +108,11 @@ class Standalone:
         """How often every worker has registered with the master, which then ends executors that it had given up."""
         return [self._log(host, "worker").read_text().count(REGISTERED) for host in self.workers]
 
+    def is_whole(self) -> bool:
+        """Whether every worker that the master gave up, having heard nothing for a minute, is registered again."""
+        told = self._log(self.driver_host, "master").read_text()
+        return told.count("Registering worker") - told.count("Removing worker worker-") == len(self.workers)
+
     def environment(self, host: Host) -> dict[str, str]:
         """Of this cluster's processes on a host; on the second worker's clocks can be ahead (see `CLOCK`)."""
         ahead = {"CLOCK_AHEAD": str(AHEAD)} if host is self.workers[1] else {}
