@@ -30,6 +30,7 @@ from sparkdl import DeepClassifier, Network, datasets
 from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
+from sparkdl.objective import Objective
 from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
 from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
@@ -76,7 +77,7 @@ def bare_loop(epochs: int) -> dict[str, list[float]]:
     settings = Settings.of(OPTIMIZER, STEP_SIZE, 0)
     mesh, exchange = Mesh(np.array(jax.devices()[:1]), (WORKERS,)), AllReduce()
     clocks = {"plain": None, "statistics": (Recorder().stamp, sampling(epochs * len(batches)))}
-    program = Program(NETWORK, LOSS, OPTIMIZER, exchange, mesh)
+    program = Program(NETWORK, Objective.of(LOSS, None, NETWORK.output_names), OPTIMIZER, exchange, mesh)
     steps = {name: make_step(program, clock) for name, clock in clocks.items()}
     states = {name: replicate(initial_state(NETWORK, NETWORK.init(0), OPTIMIZER, exchange), mesh) for name in steps}
     for name, step in steps.items():

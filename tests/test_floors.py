@@ -21,6 +21,7 @@ FLOORS = {
     "base_network.py": 1,
     "graph.py": 1,
     "network.py": 1,
+    "objective.py": 1,
     "contract.py": 1,
     "transfer.py": 1,
     "training": 2,  # the process that trains

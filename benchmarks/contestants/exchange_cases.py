@@ -19,6 +19,7 @@ from sparkdl import Network
 from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
+from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD, Momentum, Optimizer
 from sparkdl.training import AllReduce, Exchange, ParameterAveraging, ShardedAllReduce, Training
 from sparkdl.training.data.batches import Rows, Shard
@@ -145,7 +146,8 @@ class Stepper:
         with kept_by_every_process():
             weights = jax.jit(network.init)(jax.random.key(SEED))
             self._state = replicate(initial_state(network, weights, optimizer, agree, mesh.size), mesh)
-            step = make_step(Program(network, LOSS, optimizer, agree, mesh, steps=steps, total_steps=steps))
+            objective = Objective.of(LOSS, None, network.output_names)
+            step = make_step(Program(network, objective, optimizer, agree, mesh, steps=steps, total_steps=steps))
             self._step = step.lower(self._state, self._settings, abstract_rows(shard, rows, mesh)).compile()
         self._mesh, self._counted = mesh, counted
         for _ in range(SPARSE_WARM_UP if exchange == "threshold" else 0):

@@ -29,6 +29,7 @@ from sparkdl.layers import (
     Standardize,
 )
 from sparkdl.losses import SoftmaxCrossEntropy
+from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import AllReduce
@@ -95,7 +96,8 @@ def step(spec: Spec) -> Taker:
     exchange, settings = AllReduce(), Settings.of(OPTIMIZER, tutorial.STEP_SIZE, SEED)
     state = replicate(initial_state(STEP_NETWORK, weights, OPTIMIZER, exchange), mesh)
     batch = place(Rows({FEATURES: tutorial.centred(images)}, {LABEL: labels}, np.ones(BATCH, np.float32)), mesh)
-    advance = make_step(Program(STEP_NETWORK, LOSS, OPTIMIZER, exchange, mesh, steps=50_000 // BATCH))
+    objective = Objective.of(LOSS, None, STEP_NETWORK.output_names)
+    advance = make_step(Program(STEP_NETWORK, objective, OPTIMIZER, exchange, mesh, steps=50_000 // BATCH))
 
     def take(steps: int) -> Turn:
         nonlocal state

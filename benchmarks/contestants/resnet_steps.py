@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.network import Network
+from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
@@ -97,7 +98,8 @@ def our_contestant(case: Case) -> Contestant:
     images, classes = rows(case)
     placed = place(Rows({FEATURES: images}, {LABEL: classes}, np.ones(case.batch, np.float32)), mesh)
     rest = (Settings.of(optimizer, STEP_SIZE, 0), placed)
-    step = make_step(Program(case.network, SoftmaxCrossEntropy(), optimizer, exchange, mesh, dtype=case.dtype))
+    objective = Objective.of(SoftmaxCrossEntropy(), None, case.network.output_names)
+    step = make_step(Program(case.network, objective, optimizer, exchange, mesh, dtype=case.dtype))
     return _contestant("sparkdl", step, lambda compiled, state: compiled(state, *rest)[0], state, rest)
 
 

@@ -35,11 +35,19 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
 
 
-def decode_labels(column: pa.Array, name: str, outputs: int, classes: tuple[int, int] | None = None) -> Decoded:
+def decode_labels(
+    column: pa.Array, name: str, outputs: int, classes: tuple[int, int] | None = None, *, optional: bool = False
+) -> Decoded:
     """(n,) of float64 from numbers, (n, outputs) from lists and Vectors, which must be as long.
 
     ValueError for a number that is no whole one within `classes`, the least and the greatest, where these are given.
+    Of several outputs labels are `optional`: null becomes NaN, and is nothing bad.
     """
+    if optional:
+        found = decode_labels(column, name, outputs, classes)
+        missing = found.status == NULL
+        values = np.where(missing.reshape(-1, *[1] * (found.values.ndim - 1)), np.nan, found.values)
+        return found._replace(values=values, status=np.where(missing, VALID, found.status).astype(np.uint8))
     column, subject = _typed(column), f"labelCol {name!r}"
     if is_number(column.type):
         decoded = decode_scalars(column, subject, "float64")

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
-from sparkdl.spark.estimator import DeepEstimator, DeepModel
+from sparkdl.spark.estimator import DeepEstimator, DeepModel, only_loss
 from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tasks.heads import classes, probabilities, raw_scores
+from sparkdl.spark.tasks.heads import Head, Heads, classes, probabilities, raw_scores
 from sparkdl.training.options import Training
 
 
@@ -50,18 +50,18 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
         """The probabilities for one row of features; runs a Spark job."""
         return self._one(value, "probabilityCol")
 
-    def _heads(self) -> dict[str, tuple[Any, bool]]:
-        probabilistic = self.getLoss().gives_probabilities
+    def _heads(self) -> Heads:
+        ((output, loss),) = self._objective().losses.items()
         thresholds = tuple(self.getThresholds()) if self.isSet(self.thresholds) else None
         if thresholds is not None:
-            _check_thresholds(thresholds, self.numClasses, self.getLoss())
-        heads: dict[str, tuple[Any, bool]] = {self.getRawPredictionCol(): (raw_scores, True)}
-        if probabilistic:
-            heads[self.getProbabilityCol()] = (probabilities, True)
-        return heads | {self.getPredictionCol(): (partial(classes, thresholds=thresholds), False)}
+            _check_thresholds(thresholds, self.numClasses, loss)
+        heads: Heads = {self.getRawPredictionCol(): Head(raw_scores, output, True)}
+        if loss.gives_probabilities:
+            heads[self.getProbabilityCol()] = Head(probabilities, output, True)
+        return heads | {self.getPredictionCol(): Head(partial(classes, thresholds=thresholds), output)}
 
     def _decide(self) -> Callable[[Array, Array], Array]:
-        return self._heads()[self.getPredictionCol()][0]  # type: ignore[no-any-return]  # which heeds thresholds
+        return self._heads()[self.getPredictionCol()].function  # which heeds thresholds
 
 
 class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
@@ -100,7 +100,7 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
         return DeepClassificationModel(weights, summary)
 
     def _check(self, dataset: DataFrame, plan: Training) -> None:
-        loss, outputs = Loss.of(plan.loss), plan.network.output_shape()[0]
+        loss, outputs = only_loss(self, plan), plan.network.output_shape()[0]
         if not loss.takes_classes:
             raise ValueError(
                 f"loss of DeepClassifier must take classes, {type(loss).__name__} does not; "
@@ -116,7 +116,7 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
             _check_thresholds(tuple(self.getThresholds()), max(2, outputs), loss)
 
     def _classes(self, plan: Training) -> tuple[int, int] | None:
-        least, most = Loss.of(plan.loss).label_range
+        least, most = only_loss(self, plan).label_range
         return (int(max(least, -1)), int(min(most, 1))) if plan.network.output_shape()[0] == 1 else None
 
 

@@ -13,8 +13,9 @@ from pyspark.ml.param import Param
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl.arrays import Array
-from sparkdl.evaluation import Evaluation, EvaluationOptions
+from sparkdl.evaluation import EvaluationOptions
 from sparkdl.layers.base import Weights
+from sparkdl.losses import Loss
 from sparkdl.spark.driver import cluster, columns
 from sparkdl.spark.driver.preparation import prepare
 from sparkdl.spark.driver.progress import wanted
@@ -24,13 +25,15 @@ from sparkdl.spark.params.params import DeepArguments, DeepParams
 from sparkdl.spark.params.warm_start import WarmStart
 from sparkdl.spark.saving.persistence import Saved
 from sparkdl.spark.saving.weight_rows import read_only
-from sparkdl.spark.scoring import Outputs, RowScoring, output_columns
+from sparkdl.spark.scoring import RowScoring, heads_of_several, output_columns
 from sparkdl.spark.summary import TrainingSummary
+from sparkdl.spark.tasks.heads import Head, Heads
 from sparkdl.training.options import Training
 
 # What fields of Training are called as Params.
 TRAINING_PARAMS = {
     "step_size": "stepSize",
+    "loss_weights": "lossWeights",
     "epochs": "maxIter",
     "batch_size": "batchSize",
     "tol": "tol",
@@ -88,7 +91,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         """The prediction for one row of features; runs a Spark job, so give many rows to `transform` instead."""
         return self._one(value, "predictionCol")
 
-    def evaluate(self, dataset: DataFrame, **options: Unpack[EvaluationOptions]) -> Evaluation:
+    def evaluate(self, dataset: DataFrame, **options: Unpack[EvaluationOptions]) -> Any:
         """Measure how well the model predicts the labels of a DataFrame, in one pass of which only sums are collected.
 
         Parameters
@@ -108,7 +111,8 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         ClassificationEvaluation, MultilabelEvaluation or RegressionEvaluation
             The first for a loss that takes classes and labels that are classes, the second for one of several
             independent outputs and labels of as many 0 and 1, the third for other losses. Its `loss` is the mean by
-            weight of the model's loss, without regularization.
+            weight of the model's loss, without regularization. Of a network with several outputs a dict of these by
+            output, each over the rows that have its label.
 
         Raises
         ------
@@ -137,9 +141,13 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         model = self.copy({self.featuresCols: [], self.handleInvalid: "error"})
         return model.transform(rows).first()[column]  # type: ignore[index]
 
-    def _heads(self) -> Outputs:
-        several = math.prod(self.getNetwork().output_shape()) > 1
-        return {self.getPredictionCol(): (every_output if several else first_output, several)}
+    def _heads(self) -> Heads:
+        shapes = self.getNetwork().output_shapes
+        if len(shapes) > 1:
+            return heads_of_several(self)
+        ((name, shape),) = shapes.items()
+        several = math.prod(shape) > 1
+        return {self.getPredictionCol(): Head(every_output if several else first_output, name, several)}
 
 
 class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
@@ -152,14 +160,23 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     ----------
     network : Network or Graph
         Layers ending in raw scores, one per class or output.
-    loss : Loss or str
-        Of `sparkdl.losses`, required here: "squared_error", "huber", "softmax_cross_entropy", ...
+    loss : Loss or str, or dict
+        Of `sparkdl.losses`, required here: "squared_error", "huber", "softmax_cross_entropy", ... Of a Graph with
+        several outputs a dict by output; their sum is minimized, each a mean over the rows that have its label.
+    lossWeights : dict of float, optional
+        By output what its loss counts in that sum, at least 0; 1 for those left out.
     optimizer : Optimizer or str, default "sgd"
         Of `sparkdl.optimizers`: "adam", Momentum(0.9, schedule=CosineDecay(), clip_norm=1.0), ...
     featuresCol, labelCol, predictionCol : str
         Features are numeric, array<numeric>, nested arrays, Vector, binary (one uint8 a value, or a JPEG or PNG file),
         or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
-        Labels are numeric or boolean, or array<numeric> or Vector for several outputs.
+        Labels are numeric or boolean, or array<numeric> or Vector for several numbers.
+    labelCols : dict of str, optional
+        Of a Graph with several outputs the label column of each, instead of labelCol. Null there says that a row has no
+        label for that output, for which it then counts nothing.
+    predictionCols, probabilityCols : dict of str, optional
+        By output, of several, the columns that `transform` makes; by default prediction_OUTPUT and, where the loss has
+        probabilities, probability_OUTPUT. "" leaves one out.
     featuresCols : list of str, or dict, optional
         Numeric, array and Vector columns whose values together, in this order, are the features; instead of
         featuresCol. Of a Graph with several inputs a dict from every input to such a list, or to one column of any type
@@ -264,7 +281,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     def _plan(self) -> Training:
         loss, network = self.getLoss(), self.getNetwork()
         network.check_paths(self.getActivationCols())
-        own = {field: self.getOrDefault(param) for field, param in TRAINING_PARAMS.items()}
+        own = {field: self.getOrDefault(param) for field, param in TRAINING_PARAMS.items() if self.isDefined(param)}
         try:
             return Training(
                 network,
@@ -328,6 +345,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
                 "'loss' or 'metric'."
             )
         self._check(dataset, plan)
+        self._label_columns()
         columns.check_outputs(dataset, output_columns(self))
         return plan
 
@@ -338,7 +356,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
             warnings.warn(note, stacklevel=5)
         summary = TrainingSummary(
             fitted.history,
-            self.getLoss().metric,
+            self._objective().metric,
             fitted.workers,
             fitted.timings,
             fitted.ending,
@@ -358,3 +376,20 @@ def every_output(outputs: Array, predictions: Array) -> Array:
 def first_output(outputs: Array, predictions: Array) -> Array:
     """The network's only output."""
     return outputs[:, 0]
+
+
+def only_loss(stage: DeepEstimator, plan: Training) -> Loss:
+    """That of the only output.
+
+    Raises
+    ------
+    ValueError
+        There are several.
+    """
+    if plan.objective.several:
+        raise ValueError(
+            f"{type(stage).__name__} takes a network of one output, received one with "
+            f"{', '.join(map(repr, plan.objective.losses))}; use a DeepEstimator, which predicts all of them."
+        )
+    (loss,) = plan.objective.losses.values()
+    return loss  # type: ignore[no-any-return]

@@ -7,7 +7,6 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from sparkdl.arrays import LABEL
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.losses import Loss, SoftmaxLoss
 from sparkdl.spark.driver import columns
@@ -23,52 +22,60 @@ MERGED_BY_DRIVER = 16  # parts; more are first merged by tasks, so that the driv
 OPTIONS = {"classes": ["top_k", "bins", "exact_rows"], "labels": ["bins", "exact_rows"], "numbers": []}
 
 
-def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) -> Evaluation:
+def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) -> Evaluation | dict[str, Evaluation]:
     """The measures of a model on the rows of a DataFrame; see `DeepModel.evaluate`."""
     columns.check_rows(dataset, "evaluate")
-    loss, network = model.getLoss(), model.getNetwork()
-    loss.check(network.output_shape())
+    objective, network = model._objective(), model.getNetwork()
+    objective.check(network.output_shapes)
     if model.getHandleInvalid() == "keep":
         raise ValueError("handleInvalid must be error or skip in evaluate, received 'keep'; set it on the model.")
     inputs = columns.features(dataset, model)
-    label, label_list = columns.labels(dataset, model.getLabelCol())
-    chosen = inputs.columns | {f"labels/{LABEL}": label}
+    labels, shapes = model._label_columns(), network.output_shapes
+    chosen, kinds = dict(inputs.columns), {}
+    for name, column in labels.items():
+        chosen[f"labels/{name}"], is_list = columns.labels(dataset, column)
+        kinds[name] = _kind(objective.losses[name], shapes[name][0], is_list)
     weight = model.getWeightCol() if model.isDefined(model.weightCol) else ""
     if weight:
         chosen["weight"] = columns.numbers(dataset, weight, "weightCol")
     rows = dataset.select(*(column.alias(name) for name, column in chosen.items()))
-    kind = _kind(loss, network.output_shape()[0], label_list)
-    strange = [name for name in options if name not in OPTIONS[kind]]
+    known = {name for kind in kinds.values() for name in OPTIONS[kind]}
+    strange = [name for name in options if name not in known]
     if strange:
-        taken = f"the options are {', '.join(OPTIONS[kind])}" if OPTIONS[kind] else "there are no options"
-        raise ValueError(f"{strange[0]} is no option of the evaluation of {KINDS[kind]}, where {taken}; leave it out.")
+        taken = f"the options are {', '.join(sorted(known))}" if known else "there are no options"
+        what = " and of ".join(dict.fromkeys(KINDS[kind] for kind in kinds.values()))
+        raise ValueError(f"{strange[0]} is no option of the evaluation of {what}, where {taken}; leave it out.")
     plan = EvaluationPlan(
-        kind=kind,
+        kinds=kinds,
         scoring=Scoring(
             key=model._shipped.key,
             network=network.to_json(),
-            loss=loss.to_json(),
+            objective=objective.to_json(),
             batch=model.getBatchSize(),
             layouts=inputs.layouts,
             dtype=model.getComputeDtype(),
             device=model.getDeviceType(),
-            label=model.getLabelCol(),
+            labels=labels,
             strict=model.getHandleInvalid() == "error",
-            classes=packed_classes(network, loss),
+            classes=packed_classes(network, *objective.losses.values()),
         ),
         weights=model._sent(dataset.sparkSession),
         decide=model._decide(),
-        options=options,
+        options={
+            name: {option: value for option, value in options.items() if option in OPTIONS[kind]}  # type: ignore[misc]
+            for name, kind in kinds.items()
+        },
         weight=weight,
     )
-    measures = measures_of(plan, network, loss)  # refuses options out of range before any job
+    measures = measures_of(plan, network, objective)  # refuses options out of range before any job
     try:
         parts = to_arrow(_parts(rows, plan)).to_pylist()
     except Exception as error:
         if message := complaint_in(str(error)):
             raise RuntimeError(message) from None
         raise
-    return (merged(parts) if parts else measures).result()
+    results = {name: own.result() for name, own in (merged(parts) if parts else measures).items()}
+    return results if objective.several else next(iter(results.values()))
 
 
 def _parts(rows: DataFrame, plan: EvaluationPlan) -> DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pyarrow as pa
 from pyspark.ml import Model
@@ -13,6 +12,7 @@ from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.columns import layouts_of
 from sparkdl.spark.pipelines import scoring_stage
 from sparkdl.spark.scoring import RowScoring, result_type
+from sparkdl.spark.tasks.heads import Head
 from sparkdl.spark.tasks.inference import Batch, results
 
 OUTPUTS = ("rawPrediction", "probability", "prediction")  # each a Param of that name and "Col"
@@ -34,7 +34,8 @@ def register_function(
         that reads, the function takes the assembler's columns. Of a tuned model, the best is taken.
     output : str, default "prediction"
         What the function gives: the model's "prediction" (double; an array for several outputs) or, of a classifier,
-        its "probability" or "rawPrediction" (arrays, as SQL knows no Vectors), whatever columns they are named for.
+        its "probability" or "rawPrediction" (arrays, as SQL knows no Vectors), whatever columns they are named for. Of
+        a network with several outputs "prediction_NAME" or "probability_NAME".
 
     Returns
     -------
@@ -71,9 +72,9 @@ def register_function(
         raise ValueError(
             "handleInvalid is skip, but a function has a result for every row; set it to keep, for null, or to error."
         )
-    head, is_list = _head(model, output)
+    head = _head(model, output)
     scoring = model._scoring(layouts_of(spark, model), {})
-    weights, columns, lists = model._sent(spark), scoring.columns, {output} if is_list else set()
+    weights, columns = model._sent(spark), scoring.columns
 
     def checked(batch: Batch) -> Batch:
         if len(batch) != len(columns):
@@ -81,21 +82,21 @@ def register_function(
         return batch
 
     def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
-        return results(map(checked, batches), scoring, weights, {output: head}, lists)
+        return results(map(checked, batches), scoring, weights, {output: head})
 
-    return spark.udf.register(name, arrow_udf(predict, result_type(scoring, is_list)))
+    return spark.udf.register(name, arrow_udf(predict, result_type(scoring, head.is_list)))
 
 
-def _head(model: RowScoring, output: str) -> tuple[Any, bool]:
-    """The model's head for this output (see `heads.py`), and whether it gives lists."""
-    named = model.copy()
+def _head(model: RowScoring, output: str) -> Head:
+    """The model's head for this output (see `heads.py`)."""
+    named = model.copy({model.predictionCols: {}, model.probabilityCols: {}})
     for each in OUTPUTS:
         if named.hasParam(f"{each}Col"):
             named.set(named.getParam(f"{each}Col"), each)
     heads = named._heads()
     if output not in heads:
+        losses = ", ".join(type(loss).__name__ for loss in model._objective().losses.values())
         raise ValueError(
-            f"output must be {' or '.join(heads)} for a {type(model).__name__} with {type(model.getLoss()).__name__}, "
-            f"received {output!r}."
+            f"output must be {' or '.join(heads)} for a {type(model).__name__} with {losses}, received {output!r}."
         )
     return heads[output]

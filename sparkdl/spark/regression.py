@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.sql import DataFrame
 
 from sparkdl.layers.base import Weights
-from sparkdl.losses import Loss
-from sparkdl.spark.estimator import DeepEstimator, DeepModel
+from sparkdl.spark.estimator import DeepEstimator, DeepModel, only_loss
 from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tasks.heads import every_prediction, first_prediction
+from sparkdl.spark.tasks.heads import Head, Heads, every_prediction, first_prediction
 from sparkdl.training.options import Training
 
 
@@ -24,9 +23,10 @@ class DeepRegressionModel(RegressionModel, DeepModel):
     another scale than the label's (Poisson's log rates), on the label's.
     """
 
-    def _heads(self) -> dict[str, tuple[Any, bool]]:
-        several = math.prod(self.getNetwork().output_shape()) > 1
-        return {self.getPredictionCol(): (every_prediction if several else first_prediction, several)}
+    def _heads(self) -> Heads:
+        ((output, shape),) = self.getNetwork().output_shapes.items()
+        several = math.prod(shape) > 1
+        return {self.getPredictionCol(): Head(every_prediction if several else first_prediction, output, several)}
 
 
 class DeepRegressor(Regressor, DeepEstimator):
@@ -63,7 +63,7 @@ class DeepRegressor(Regressor, DeepEstimator):
         return DeepRegressionModel(weights, summary)
 
     def _check(self, dataset: DataFrame, plan: Training) -> None:
-        loss = Loss.of(plan.loss)
+        loss = only_loss(self, plan)
         if loss.takes_classes:
             raise ValueError(
                 f"loss of DeepRegressor must take numbers, {type(loss).__name__} takes classes; "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.ml.functions import array_to_vector
@@ -22,19 +22,53 @@ from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.saving.persistence import Saved
 from sparkdl.spark.tasks.forward import Scoring
-from sparkdl.spark.tasks.heads import Heads, classes
+from sparkdl.spark.tasks.heads import Head, Heads, classes, every_prediction, first_prediction, probabilities
 from sparkdl.spark.tasks.inference import Batch, results
 from sparkdl.weights import weights_to_bytes
-
-Outputs = dict[str, tuple[Any, bool]]  # by output column: its head (see `heads.py`), and whether it is a Vector
 
 
 def output_columns(stage: DeepParams) -> list[str]:
     """The columns that a stage's model adds, in the order of its Params; its network and loss are set."""
-    params = ("rawPredictionCol", "probabilityCol", "predictionCol")
-    made = [name for name in params if name != "probabilityCol" or stage.getLoss().gives_probabilities]
-    names = [stage.getOrDefault(name) for name in made if stage.hasParam(name)]
+    objective = stage._objective()
+    if objective.several:
+        names = list(heads_of_several(stage))
+    else:
+        (loss,) = objective.losses.values()
+        params = ("rawPredictionCol", "probabilityCol", "predictionCol")
+        made = [name for name in params if name != "probabilityCol" or loss.gives_probabilities]
+        names = [stage.getOrDefault(name) for name in made if stage.hasParam(name)]
     return [name for name in (*names, *stage.getActivationCols().values()) if name]
+
+
+def heads_of_several(stage: DeepParams) -> Heads:
+    """By column what a network with several outputs adds: each one's prediction and, if it has them, probabilities.
+
+    Raises
+    ------
+    ValueError
+        predictionCols or probabilityCols names what is no output, or an output whose loss has no probabilities.
+    """
+    objective, shapes = stage._objective(), stage.getNetwork().output_shapes
+    given = {"prediction": stage.getPredictionCols(), "probability": stage.getProbabilityCols()}
+    able = {"prediction": list(shapes), "probability": []}
+    heads: Heads = {}
+    for name, loss in objective.losses.items():
+        if loss.takes_classes:
+            own = {"prediction": Head(partial(classes, thresholds=None), name)}
+        elif math.prod(shapes[name]) > 1:
+            own = {"prediction": Head(every_prediction, name, True)}
+        else:
+            own = {"prediction": Head(first_prediction, name)}
+        if loss.takes_classes and loss.gives_probabilities:
+            own["probability"] = Head(probabilities, name, True)
+            able["probability"].append(name)
+        heads |= {given[kind].get(name, f"{kind}_{name}"): head for kind, head in own.items()}
+    for kind, named in given.items():
+        for name in named.keys() - set(able[kind]):
+            raise ValueError(
+                f"{kind}Cols names {name!r}; the outputs that have a {kind} are {', '.join(map(repr, able[kind]))}."
+            )
+    return heads
 
 
 class RowScoring(DeepParams, Saved):
@@ -51,7 +85,8 @@ class RowScoring(DeepParams, Saved):
             With `featuresCol` and `labelCol`, as for `fit`.
         lossCol : str, default "loss"
             The new column: a double, the loss between the network's output and the row's label, without the row's
-            weight and without regularization.
+            weight and without regularization. Of several outputs there is one more for each, lossCol_OUTPUT, null where
+            the row lacks its label; lossCol is then the sum by lossWeights of those it has.
 
         Returns
         -------
@@ -70,11 +105,11 @@ class RowScoring(DeepParams, Saved):
         `handleInvalid` says what becomes of rows whose features or label cannot be used, as in `transform`.
         """
         columns.check_frame(dataset, "score_rows")
-        self.getLoss().check(self.getNetwork().output_shape())
-        columns.check_outputs(dataset, [lossCol])
+        self._objective().check(self.getNetwork().output_shapes)
+        columns.check_outputs(dataset, list(self._scoring({}, {}, lossCol).loss_columns.values()))
         return self._scored(dataset, {}, {}, lossCol)
 
-    def _heads(self) -> Outputs:
+    def _heads(self) -> Heads:
         raise NotImplementedError(f"{type(self).__name__} has no heads.")
 
     def _decide(self) -> Callable[[Array, Array], Array]:
@@ -90,22 +125,20 @@ class RowScoring(DeepParams, Saved):
         return self._scored(dataset, heads, {path: name for path, name in activations.items() if name})
 
     def _scored(
-        self, dataset: DataFrame, heads: Outputs, activations: dict[str, str], loss_column: str = ""
+        self, dataset: DataFrame, heads: Heads, activations: dict[str, str], loss_column: str = ""
     ) -> DataFrame:
-        added = [*heads, *activations.values(), *([loss_column] if loss_column else [])]
         inputs = columns.features(dataset, self)
+        scoring = self._scoring(inputs.layouts, activations, loss_column)
+        added = [*heads, *activations.values(), *scoring.loss_columns.values()]
         read = list(inputs.columns.values())
-        if loss_column:
-            read.append(columns.labels(dataset, self.getLabelCol())[0])
+        param = "labelCols" if len(scoring.labels) > 1 else "labelCol"
+        read += [columns.labels(dataset, name, param)[0] for name in scoring.labels.values()]
         if not added:
             return dataset
-        scoring = self._scoring(inputs.layouts, activations, loss_column)
-        functions: Heads = {name: head for name, (head, _) in heads.items()}
-        vectors = {name for name, (_, is_vector) in heads.items() if is_vector}
+        vectors = {name for name, head in heads.items() if head.is_list} | set(activations.values())
         weights = self._sent(dataset.sparkSession, dataset.isStreaming)
         scores = f"{self.uid}_scores"
-        result = columns.in_rows(dataset).withColumn(scores, scored(read, scoring, weights, functions, vectors))
-        vectors |= set(activations.values())
+        result = columns.in_rows(dataset).withColumn(scores, scored(read, scoring, weights, heads))
         outputs = {name: F.col(scores)[name] if len(added) > 1 else F.col(scores) for name in added}
         handle = self.getHandleInvalid()
         valid = outputs[min(added, key=lambda name: name not in vectors)].isNotNull()  # a NaN may become null
@@ -121,16 +154,16 @@ class RowScoring(DeepParams, Saved):
         return Scoring(
             key=self._shipped.key,
             network=self.getNetwork().to_json(),
-            loss=self.getLoss().to_json(),
+            objective=self._objective().to_json(),
             batch=self.getBatchSize(),
             layouts=layouts,
             dtype=self.getComputeDtype(),
             device=self.getDeviceType(),
             activations=activations,
-            label=self.getLabelCol() if loss_column else "",
+            labels=self._label_columns() if loss_column else {},
             loss_column=loss_column,
             strict=self.getHandleInvalid() == "error",
-            classes=packed_classes(self.getNetwork(), self.getLoss()),
+            classes=packed_classes(self.getNetwork(), *self._objective().losses.values()),
         )
 
     def _sent(self, session: SparkSession, stream: bool = False) -> Callable[[], bytes]:
@@ -144,12 +177,10 @@ class RowScoring(DeepParams, Saved):
         return self._shipped.to(session, lambda: weights_to_bytes(weights))
 
 
-def scored(
-    inputs: list[Column], scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]
-) -> Column:
-    """A struct column with a field for every head: a number, or a list of numbers for those in `lists`.
+def scored(inputs: list[Column], scoring: Scoring, weights: Callable[[], bytes], heads: Heads) -> Column:
+    """A struct column with a field for every head: a number, or a list of numbers.
 
-    Fields for what `scoring` asks for besides follow: lists of activations, the row's loss. What is alone is a column
+    Fields for what `scoring` asks for besides follow: lists of activations, the row's losses. What is alone is a column
     of its own, which takes Spark less time to read than a struct does.
 
     Parameters
@@ -161,15 +192,14 @@ def scored(
         Gives the weights' bytes, on the worker.
     heads : dict of callable
         See `heads.py`.
-    lists : set of str
     """
-    names = [*heads, *scoring.activations.values(), *([scoring.loss_column] if scoring.loss_column else [])]
-    wide = lists | set(scoring.activations.values())
+    names = [*heads, *scoring.activations.values(), *scoring.loss_columns.values()]
+    wide = {name for name, head in heads.items() if head.is_list} | set(scoring.activations.values())
     types = [result_type(scoring, name in wide) for name in names]
     kind = types[0] if len(types) == 1 else StructType(list(map(StructField, names, types)))
 
     def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
-        return results(batches, scoring, weights, heads, wide)
+        return results(batches, scoring, weights, heads)
 
     # Spark takes it for random, lest a filter on its results run it twice: to filter, and to show.
     return arrow_udf(predict, kind).asNondeterministic()(*inputs)

@@ -23,7 +23,8 @@ class TrainingSummary:
     history : list of Epoch
         Loss, metric, validation loss and metric, rows and seconds of every epoch.
     metric : str
-        What the metric is: "accuracy", "mse", or another that the loss names.
+        What the metric is: "accuracy", "mse", or another that the loss names; "metric" of several outputs, which have
+        one each (see `Epoch.outputs`).
     workers : list of dict
         For every worker: rank, host, device, rows.
     timings : dict of str to float
@@ -104,8 +105,8 @@ class TrainingSummary:
 
     @property
     def metricHistory(self) -> list[float]:
-        """Mean training metric of every epoch."""
-        return [epoch.metric for epoch in self.history]
+        """Mean training metric of every epoch; empty for a network of several outputs, which have one each."""
+        return [epoch.metric for epoch in self.history if epoch.metric is not None]
 
     @property
     def validationHistory(self) -> list[float]:
@@ -135,10 +136,14 @@ class TrainingSummary:
             held_out = [
                 "-" if value is None else f"{value:.4f}" for value in (epoch.validation_loss, epoch.validation_metric)
             ]
+            metric = "-" if epoch.metric is None else f"{epoch.metric:.4f}"
             lines.append(
-                f"{number:>5}  {epoch.loss:>10.4f}  {epoch.metric:>10.4f}  {held_out[0]:>10}  {held_out[1]:>13}  "
+                f"{number:>5}  {epoch.loss:>10.4f}  {metric:>10}  {held_out[0]:>10}  {held_out[1]:>13}  "
                 f"{epoch.rows / epoch.seconds:>9,.0f}"
             )
+        for name, own in ((self.history and self.history[-1].outputs) or {}).items():
+            told = (f"{what.replace('_', ' ')} {value:.4f}" for what, value in own.items() if value is not None)
+            lines.append(f"{name}: {', '.join(told)}")
         if self.stopReason:
             lines.append(f"ended: {self.stopReason}")
         if self.skipped:

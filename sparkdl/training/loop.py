@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 
 from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
-from sparkdl.losses import Loss
+from sparkdl.objective import SENT
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
 from sparkdl.training.checkpoints.checkpoints import CheckpointFolder, decode
@@ -26,14 +26,14 @@ from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.group.collectives import from_first, meet, summed
 from sparkdl.training.options import Training
 from sparkdl.training.records.logs import LogWriter, NullWriter
-from sparkdl.training.records.meter import Meter, Report
+from sparkdl.training.records.meter import Means, Meter, Report, means_of
 from sparkdl.training.records.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
 from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.programs import compiled_step, compiled_validation, initialization, program_of
 from sparkdl.training.step.step import Settings, State, abstract_rows, initial_state, local_workers, replicate
-from sparkdl.training.stopping import Stopper, are_finite, diverged
+from sparkdl.training.stopping import MONITORS, Stopper, are_finite, diverged
 from sparkdl.transfer import started_from
 
 
@@ -119,19 +119,21 @@ class _Group:
         self.plans, self.several, self.plan = plans, len(plans) > 1, (plan := plans[0])
         self.share, self.validation, self.mesh = share, validation, mesh
         self.report, self.initial, self.recorder = report, initial, recorder
-        self.loss, self.exchange = Loss.of(plan.loss), Exchange.of(plan.exchange)
+        self.objective, self.exchange = plan.objective, Exchange.of(plan.exchange)
         self.rows, self.leads = sum(share.lengths), share.first == 0
         self.steps = Steps(share.lengths, plan.batch_size)
         self.validation_steps = Steps(validation.lengths, plan.batch_size) if sum(validation.lengths) else None
         self.optimizer = Optimizer.of(plan.optimizer)
-        self.stopper = Stopper(plan.early_stopping, self.loss.metric) if plan.early_stopping else None
+        stopping = plan.early_stopping
+        self.stopper = Stopper(stopping, stopping.metric_of(self.objective)) if stopping else None
         if self.stopper and self.stopper.plan.validates and not self.validation_steps:
             raise ValueError(
                 f"EarlyStopping monitors {self.stopper.plan.monitor}, but there are no validation rows; give some "
                 "or monitor 'loss' or 'metric'."
             )
         self.sampled_every = sampling(self.steps.count * plan.epochs) if recorder.active else 0
-        self.at = Position()
+        self.nothing = [0.0] * self.objective.size
+        self.at = Position(self.nothing, self.nothing)
         self.records: list[list[Epoch]] = []  # of every epoch that several runs have done, each run's
         self.finite = np.ones(len(plans), bool)  # which of several have not diverged
         self.earlier = 0.0  # seconds of training before this process took over
@@ -192,9 +194,9 @@ class _Group:
 
     def _train_epoch(self) -> None:
         plan, epoch = self.plan, self.at.epoch
-        sums = np.zeros((len(self.plans), 4)) if self.several else self.at.sums
+        sums = np.zeros((len(self.plans), self.objective.size)) if self.several else self.at.sums
         before = (self.at.step, sums, self.at.epoch_seconds)
-        meter = Meter(epoch, plan.epochs, self.rows, self.steps.count, self.report, *before)
+        meter = Meter(epoch, plan.epochs, self.rows, self.steps.count, self.report, self.objective, *before)
         order, asked = epoch if plan.shuffle else None, self.recorder.now()
         with closing(feed(self.plans, self.share, self.steps, self.mesh, order, self.at.step)) as placed_batches:
             for placed in placed_batches:
@@ -223,9 +225,10 @@ class _Group:
         means, seconds = meter.means(), meter.seconds()
         held_out, validating = self._validate()
         rows = self.rows * self.at.step // self.steps.count
+        sent = meter.sums.reshape(len(self.plans), -1)[:, SENT]
         records = [
-            Epoch(*own, *validated, rows, seconds, validating, self.at.step, float(sums[3]))
-            for own, validated, sums in zip(means, held_out, meter.sums.reshape(-1, 4), strict=True)
+            _epoch(*each, rows=rows, seconds=seconds, validation_seconds=validating, steps=self.at.step)
+            for each in zip(means, held_out, map(float, sent), strict=True)
         ]
         record = records[0]
         self.at.history.append(record)
@@ -242,9 +245,12 @@ class _Group:
             in_steps = stopper is not None and stopper.due(self.at.step, self.steps.count)
             self.at.epoch, self.at.step, self.at.epoch_seconds = self.at.epoch + 1, 0, 0.0
             self._keep_good()
-            self.at.sums, self.at.checked = [0.0] * 4, [0.0] * 4
+            self.at.sums, self.at.checked = self.nothing, self.nothing
             if stopper and not self.at.stopped and (in_steps or stopper.due_after(self.at.epoch)):
-                value = getattr(record, stopper.plan.monitor)
+                own = (
+                    record.outputs[stopper.plan.output] if record.outputs and stopper.plan.output else record._asdict()
+                )
+                value = own[stopper.plan.monitor]
                 improved = self._check(self._monitored(window) if in_steps and not stopper.plan.validates else value)
             previous = self.at.history[-2].loss if len(self.at.history) > 1 else None
             fell = math.inf if previous is None else previous - record.loss
@@ -264,8 +270,9 @@ class _Group:
             window = meter.sums - self.at.checked
             self.at.checked = meter.sums.tolist()
             if stopper.plan.validates and not self.at.stopped:
-                ((loss, metric),), _ = self._validate()
-                improved = self._check(loss if stopper.plan.monitor.endswith("loss") else metric)
+                (means,), _ = self._validate()
+                assert means is not None
+                improved = self._check(self._watched(means))
             elif not self.at.stopped:
                 improved = self._check(self._monitored(window))
         if kept and kept.unit == "step" and number % kept.every == 0 and not self.at.stopped:
@@ -279,9 +286,16 @@ class _Group:
 
     def _monitored(self, window: Array) -> float:
         """The monitored mean over training rows, from their sums."""
+        value = self._watched(means_of(window, self.objective))
+        assert value is not None
+        return value
+
+    def _watched(self, means: Means) -> float | None:
+        """What early stopping watches."""
         assert self.stopper is not None
-        which = 0 if self.stopper.plan.monitor.endswith("loss") else 1
-        return float(window[which] / window[2]) if window[2] > 0 else math.nan
+        output = self.stopper.plan.output
+        loss, metric = means.outputs[output] if output else means[:2]
+        return loss if self.stopper.plan.monitor.endswith("loss") else metric
 
     def _check(self, value: float | None) -> bool:
         """Whether it is the best so far, whose weights are then kept."""
@@ -331,12 +345,14 @@ class _Group:
     def _seconds(self) -> float:
         return self.earlier + time.perf_counter() - self.began
 
-    def _validate(self) -> tuple[list[tuple[float | None, float | None]], float]:
-        """Every run's loss and metric on the validation rows, and the seconds that took."""
+    def _validate(self) -> tuple[list[Means | None], float]:
+        """Every run's means on the validation rows, if there are any, and the seconds that took."""
         if not self.validation_steps:
-            return [(None, None)] * len(self.plans), 0.0
-        rows, sums = sum(self.validation.lengths), np.zeros((len(self.plans), 4) if self.several else 4)
-        meter = Meter(self.at.epoch, self.plan.epochs, rows, self.validation_steps.count, None, sums=sums)
+            return [None] * len(self.plans), 0.0
+        rows, size = sum(self.validation.lengths), self.objective.size
+        sums = np.zeros((len(self.plans), size) if self.several else size)
+        count = self.validation_steps.count
+        meter = Meter(self.at.epoch, self.plan.epochs, rows, count, None, self.objective, sums=sums)
         with self.recorder.span("validation", epoch=self.at.epoch, rows=rows):
             with closing(feed([self.plan], self.validation, self.validation_steps, self.mesh, None)) as placed_batches:
                 for placed in placed_batches:
@@ -403,7 +419,7 @@ class _Group:
         return LogWriter(
             plan.logs,
             plan.network,
-            self.loss,
+            self.objective,
             lambda step: plan.step_size * float(factors(step)),
             seed=plan.seed,
             dtype=plan.dtype,
@@ -459,6 +475,15 @@ class _Group:
         sent = round(sum(epoch.bytes for epoch in at.history) / done / self.mesh.size)
         rows = round(self.share.lengths[self.share.first] / steps)
         return self.recorder.finish(first, at.epoch * steps + at.step, rows, sent)
+
+
+def _epoch(means: Means, held_out: Means | None, sent: float, **facts: Any) -> Epoch:
+    validated = held_out or Means(None, None, {})  # type: ignore[arg-type]
+    outputs = {
+        name: dict(zip(MONITORS, (*own, *validated.outputs.get(name, (None, None))), strict=True))
+        for name, own in means.outputs.items()
+    }
+    return Epoch(*means[:2], *validated[:2], **facts, bytes=sent, outputs=outputs or None)
 
 
 def _is_best(history: list[Epoch]) -> bool:

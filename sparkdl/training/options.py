@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sparkdl.arrays import DTYPES
 from sparkdl.contract import check_layers, check_loss
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD, Optimizer
-from sparkdl.specs import Spec, check_range
+from sparkdl.specs import Named, Spec, check_range
 from sparkdl.training.checkpoints.checkpoints import Checkpoints
 from sparkdl.training.exchanges.all_reduce import AllReduce
 from sparkdl.training.exchanges.exchange import Exchange
@@ -28,7 +30,10 @@ class Training(Spec):
     Parameters
     ----------
     network : Network or Graph
-    loss : Loss or str
+    loss : Loss or str, or dict of them
+        Of a network with several outputs by output.
+    loss_weights : dict of float, optional
+        By output, what its mean loss counts in the sum; 1 for those that it does not name.
     optimizer : Optimizer or str
     exchange : Exchange or str
     step_size : float
@@ -56,7 +61,8 @@ class Training(Spec):
     """
 
     network: BaseNetwork
-    loss: Loss | str = field(default=SoftmaxCrossEntropy(), kw_only=True)
+    loss: Loss | str | Mapping[str, Loss | str] = field(default=SoftmaxCrossEntropy(), kw_only=True)
+    loss_weights: Mapping[str, float] | None = field(default=None, kw_only=True)
     optimizer: Optimizer | str = field(default=SGD(), kw_only=True)
     exchange: Exchange | str = field(default=AllReduce(), kw_only=True)
     step_size: float = field(default=0.01, kw_only=True)
@@ -73,13 +79,13 @@ class Training(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, family in (
-            ("network", BaseNetwork),
-            ("loss", Loss),
-            ("optimizer", Optimizer),
-            ("exchange", Exchange),
-        ):
+        for name, family in (("network", BaseNetwork), ("optimizer", Optimizer), ("exchange", Exchange)):
             object.__setattr__(self, name, family.of(getattr(self, name)))
+        by_output = isinstance(self.loss, (Mapping, tuple))  # the second of JSON
+        losses = Named({name: Loss.of(loss) for name, loss in Named(self.loss).items()}) if by_output else None
+        object.__setattr__(self, "loss", losses or Loss.of(self.loss))
+        if self.loss_weights is not None:
+            object.__setattr__(self, "loss_weights", Named(self.loss_weights))
         for name, kind in (("early_stopping", EarlyStopping), ("checkpoints", Checkpoints), ("logs", Logs)):
             value = getattr(self, name)
             if value is not None:
@@ -95,21 +101,25 @@ class Training(Spec):
         check_range(self, "[0, inf)", "tol")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, received {self.dtype!r}.")
-        if len(names := self.network.output_names) > 1:
-            raise ValueError(
-                f"network must have one output to be trained, received one with {', '.join(map(repr, names))}; cut it "
-                "by up_to."
-            )
-        loss, outputs = Loss.of(self.loss), self.network.output_shape()
-        loss.check(outputs)
-        check_loss(loss, outputs)
+        shapes, objective = self.network.output_shapes, self.objective
+        objective.check(shapes)
+        for name, loss in objective.losses.items():
+            try:
+                check_loss(loss, shapes[name])
+            except ValueError as error:
+                raise ValueError(f"Output {name!r}: {error}" if objective.several else str(error)) from None
         check_layers(self.network)
         Exchange.of(self.exchange).check(Optimizer.of(self.optimizer))
         stopping = self.early_stopping
         if stopping:
-            stopping.falls(loss.metric)
+            stopping.falls(stopping.metric_of(objective))
         if stopping and stopping.unit == "step" and not Exchange.of(self.exchange).agrees_after(stopping.every):
             raise ValueError(
                 f"EarlyStopping(every={stopping.every}, unit='step') checks when workers hold different weights under "
                 f"{self.exchange!r}; choose a multiple of its frequency."
             )
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised; ValueError if the losses do not go by the network's outputs."""
+        return Objective.of(self.loss, self.loss_weights, self.network.output_names)

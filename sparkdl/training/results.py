@@ -26,10 +26,13 @@ class Epoch(NamedTuple):
     steps : int
     bytes : float
         Sent by all workers to agree.
+    outputs : dict or None
+        Of a network with several outputs by output: its loss, metric, validation_loss and validation_metric, means over
+        the rows that have its label; `loss` is then their sum by loss weight plus regularization, and `metric` None.
     """
 
     loss: float
-    metric: float
+    metric: float | None
     validation_loss: float | None
     validation_metric: float | None
     rows: int
@@ -37,6 +40,7 @@ class Epoch(NamedTuple):
     validation_seconds: float
     steps: int = 0
     bytes: float = 0.0
+    outputs: dict[str, dict[str, float | None]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,11 +68,11 @@ class Position:
         Of early stopping.
     """
 
+    sums: list[float]
+    checked: list[float]
     epoch: int = 0
     step: int = 0
     history: list[Epoch] = field(default_factory=list)
-    sums: list[float] = field(default_factory=lambda: [0.0] * 4)
-    checked: list[float] = field(default_factory=lambda: [0.0] * 4)
     seconds: float = 0.0
     epoch_seconds: float = 0.0
     stopped: str | None = None

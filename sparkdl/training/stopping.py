@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from sparkdl.objective import Objective
 from sparkdl.specs import Spec, check_range
 
 MONITORS = ("loss", "metric", "validation_loss", "validation_metric")
@@ -44,6 +45,8 @@ class EarlyStopping(Spec):
         Of `every`: "epoch" or "step". Steps are counted from the start of each epoch, and an epoch of fewer than
         `every` is checked at its end; a check after steps looks at the training rows since the last check, and scores
         the validation rows if it needs them.
+    output : str, optional
+        Of a network with several outputs the one whose loss or metric to watch; without it their summed loss.
     restore_best : bool, default True
         Whether the model gets the weights of the best check instead of the last ones.
     """
@@ -57,6 +60,7 @@ class EarlyStopping(Spec):
     max_loss: float | None = field(default=None, kw_only=True)
     every: int = field(default=1, kw_only=True)
     unit: str = field(default="epoch", kw_only=True)
+    output: str | None = field(default=None, kw_only=True)
     restore_best: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -80,6 +84,24 @@ class EarlyStopping(Spec):
     def validates(self) -> bool:
         """Whether it needs validation rows."""
         return self.monitor.startswith("validation")
+
+    def metric_of(self, objective: Objective) -> str:
+        """What the metric of the output that it watches is called.
+
+        Raises
+        ------
+        ValueError
+            It names no output, or names none where several have metrics of their own.
+        """
+        names = ", ".join(map(repr, objective.losses))
+        if self.output is not None and (not objective.several or self.output not in objective.losses):
+            remedy = f"name one of {names}" if objective.several else "leave it out, as the network has one output"
+            raise ValueError(f"output of EarlyStopping is {self.output!r}; {remedy}.")
+        if self.output is None and objective.several and not self.monitor.endswith("loss"):
+            raise ValueError(
+                f"output of EarlyStopping must say whose {self.monitor} to watch, received None; name one of {names}."
+            )
+        return objective.losses[self.output].metric if self.output else objective.metric
 
     def falls(self, metric: str) -> bool:
         """Whether less is better of what it monitors, in training with a loss whose metric is called `metric`.

@@ -12,9 +12,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from sparkdl.arrays import FEATURES, INTEGERS, LABEL, Parts
+from sparkdl.arrays import FEATURES, INTEGERS, Parts
 from sparkdl.layers.base import Weights
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
 from sparkdl.training.data.batches import Shard, check_numbers, check_weights, lost_digits, named_parts
 from sparkdl.training.exchanges.exchange import WORKERS
@@ -42,7 +41,8 @@ def fit(
     data : tuple of arrays
         (features, labels) or (features, labels, weights): features (n, *input_shape); labels (n,) or (n, outputs);
         sample weights (n,), by default 1. Features and labels may be mappings by name: {"features": ...} and
-        {"label": ...}.
+        {"label": ...}; of a Graph they go by its inputs and outputs. Of several outputs, NaN in place of a label says
+        that a row has none, which counts nothing there.
     validation : tuple of arrays, optional
         Rows to score after every epoch.
     devices : int, default 1
@@ -90,8 +90,8 @@ def fit(
         result = train(plan, Share(shards, lengths[0], 0), Share(held_out, lengths[1], 0), mesh, report, initial)
         if result.failure:
             raise ValueError(result.failure)
-        labels = named_parts(data[1], LABEL)[LABEL]
-        lost = lost_digits(np.asarray(labels, np.float64), plan.dtype)
+        labels = named_parts(data[1], plan.network.output_names[0]).values()
+        lost = next(filter(None, (lost_digits(np.asarray(own, np.float64), plan.dtype) for own in labels)), None)
         notes = (
             [f"Labels hold {lost}; subtract a start from them and scale them, or set dtype to float64."] if lost else []
         )
@@ -101,9 +101,9 @@ def fit(
 def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = "rows") -> list[Shard]:
     """One shard a device, of rows dealt out like cards."""
     network, (features, labels, *weights) = plan.network, arrays
-    features, labels = named_parts(features, FEATURES), named_parts(labels, LABEL)
+    features, labels = named_parts(features, FEATURES), named_parts(labels, network.output_names[0])
     _check_names("features", features, network.input_shapes)
-    _check_names("labels", labels, {LABEL})
+    _check_names("labels", labels, network.output_names)
     for name, expected in network.input_shapes.items():
         if features[name].shape[1:] != expected:
             raise ValueError(
@@ -114,7 +114,7 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
             raise ValueError(
                 f"The network takes {name!r} as integers, received {features[name].dtype}; cast it to {INTEGERS}."
             )
-    labels = {LABEL: Loss.of(plan.loss).encode(labels[LABEL], network.output_shape())}
+    labels = plan.objective.encode(labels, network.output_shapes)
     shard = Shard.from_arrays(features, labels, *weights)
     whole = shard.chunks[0]
     check_weights(check_numbers(whole, plan.dtype), len(shard), which)

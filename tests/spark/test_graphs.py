@@ -65,7 +65,7 @@ def test_it_learns_from_all_of_its_inputs_what_one_process_learns(rows: DataFram
     scored = model.transform(rows).select("label", "prediction").collect()
     assert sum(row.label == row.prediction for row in scored) >= 0.9 * COUNT
     features, labels = numbers()
-    alone = training.fit(GRAPH, (features, {"label": labels}), batch_size=COUNT, step_size=0.5, epochs=3, shuffle=False)
+    alone = training.fit(GRAPH, (features, {"kind": labels}), batch_size=COUNT, step_size=0.5, epochs=3, shuffle=False)
     spread = classifier(numWorkers=2, batchSize=COUNT, maxIter=3).fit(rows)
     found = arrays(spread)
     for name, array in arrays(alone).items():
@@ -138,6 +138,6 @@ def test_rows_that_cannot_be_used_are_named_by_input(rows: DataFrame, model: Any
         classifier(featuresCols={"photo": []})
 
 
-def test_several_outputs_are_refused_before_anything_runs(rows: DataFrame) -> None:
-    with pytest.raises(ValueError, match="must have one output to be trained, received one with 'kind', 'met'"):
+def test_a_classifier_of_several_outputs_is_refused_before_anything_runs(rows: DataFrame) -> None:
+    with pytest.raises(ValueError, match="loss must be a dict by output, 'kind', 'met', received"):
         classifier(network=GRAPH.up_to("kind", "met")).fit(rows)

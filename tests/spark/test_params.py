@@ -24,6 +24,7 @@ ESTIMATORS = [DeepEstimator, DeepClassifier, DeepRegressor]
 VALUES: dict[str, Any] = {
     "network": NETWORK,
     "loss": losses.SquaredHinge(),
+    "lossWeights": {"kind": 0.5},
     "optimizer": optimizers.Adam(),
     "exchange": AllReduce(),
     "featuresCol": "a",
@@ -33,6 +34,9 @@ VALUES: dict[str, Any] = {
     "imageStorage": "files",
     "handleInvalid": "skip",
     "labelCol": "b",
+    "labelCols": {"kind": "k"},
+    "predictionCols": {"kind": "l"},
+    "probabilityCols": {"kind": ""},
     "predictionCol": "c",
     "probabilityCol": "d",
     "rawPredictionCol": "e",
@@ -97,6 +101,7 @@ def test_every_param_has_setter_getter_keyword_and_json(kind: Any) -> None:
         ("thresholds", (np.float32(1), 2), [1.0, 2.0]),
         ("featuresCols", np.array(["a", "b"]), ["a", "b"]),
         ("labelCol", np.str_("a"), "a"),
+        ("lossWeights", {"kind": np.float32(0.5)}, {"kind": 0.5}),
         ("deviceType", np.str_("cpu"), "cpu"),
     ],
 )

@@ -277,9 +277,8 @@ def test_a_model_of_one_column_treats_bad_rows_as_others_do(
 
 def pieces(model: Any, batches: Iterator[Any]) -> Iterator[Any]:
     """What a Python worker makes of Arrow batches."""
-    heads = {name: head for name, (head, _) in model._heads().items()}
     scoring = model._scoring({"features": Layout(("features",), (4,), "float32")}, {})
-    return results(batches, scoring, partial(weights_to_bytes, model._weights), heads, {"rawPrediction", "probability"})
+    return results(batches, scoring, partial(weights_to_bytes, model._weights), model._heads())
 
 
 def test_a_worker_holds_one_batch_at_a_time_and_of_a_large_one_a_part(monkeypatch: pytest.MonkeyPatch) -> None:

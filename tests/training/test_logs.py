@@ -14,6 +14,7 @@ from row_cases import chosen, rows_of
 from sparkdl import Network
 from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
 from sparkdl.losses import SquaredError
+from sparkdl.objective import Objective
 from sparkdl.specs import Spec
 from sparkdl.training.records.logs import PROBED_ROWS, Logs, LogWriter, NullWriter
 from sparkdl.training.records.probe import BINS
@@ -50,7 +51,8 @@ BEFORE, AFTER = weights(1), weights(2)
 
 
 def writer(directory: Path, network: Network = NETWORK, **options: Any) -> LogWriter:
-    return LogWriter(Logs(directory, every=5), network, SquaredError(), lambda step: 0.1 / (step + 1), **options)
+    objective = Objective.of(SquaredError(), None, network.output_names)
+    return LogWriter(Logs(directory, every=5), network, objective, lambda step: 0.1 / (step + 1), **options)
 
 
 def events(directory: Path) -> list[Any]:

@@ -14,6 +14,7 @@ from object_store import Store, served
 from sparkdl import Network
 from sparkdl.layers import Dense
 from sparkdl.losses import SquaredError
+from sparkdl.objective import Objective
 from sparkdl.training import Checkpoints, fit
 from sparkdl.training.checkpoints import remote_file
 from sparkdl.training.checkpoints.checkpoints import CheckpointFolder
@@ -22,6 +23,7 @@ from sparkdl.training.records.logs import Logs, LogWriter
 
 FINGERPRINT = "ab" * 32
 NETWORK = Network([Dense(1)], input_shape=(4,))
+OBJECTIVE = Objective.of(SquaredError(), None, NETWORK.output_names)
 PLACE = "s3://bucket/runs"
 
 
@@ -159,7 +161,7 @@ def test_a_store_that_stalls_ends_every_wait_with_a_sentence(store: Store) -> No
 
 
 def writer() -> LogWriter:
-    return LogWriter(Logs(f"{PLACE}/"), NETWORK, SquaredError(), lambda step: 0.1)
+    return LogWriter(Logs(f"{PLACE}/"), NETWORK, OBJECTIVE, lambda step: 0.1)
 
 
 def losses() -> list[float]:

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkdl.arrays import LABEL
 from sparkdl.layers.base import Weights
-from sparkdl.losses import Loss
 from sparkdl.spark.driver import progress
 from sparkdl.spark.driver.interpreter import check_interpreter, complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
@@ -150,7 +148,7 @@ def fit(
     rows = prepared.rows.repartition(workers, "key")
     slots = local_slots(setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1")))
     slots = registered_slots(session) if slots is None else slots
-    shown_to = progress.Receiver(*driver_address(session), Loss.of(plans[0].loss).metric, shown, worker_logs, ports)
+    shown_to = progress.Receiver(*driver_address(session), plans[0].objective.metric, shown, worker_logs, ports)
     sent = _sent(session, initial)
     with taken(session, workers, slots), shown_to as receiver, ended_by_shortage(session, workers) as shortage:
         task = TaskPlan(
@@ -179,7 +177,7 @@ def fit(
         finally:
             for given in sent.values():
                 release(given)
-    return _assembled(records, data, began, prepared.intake.labels[LABEL].column)
+    return _assembled(records, data, began, ", ".join(repr(part.column) for part in prepared.intake.labels.values()))
 
 
 def _sent(session: SparkSession, initial: Sequence[Weights | None]) -> dict[Any, Callable[[], bytes]]:
@@ -219,13 +217,13 @@ def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: 
     skipped = dict(sum((Counter(event["skipped"]) for event in done), Counter()))
     classes = {bound for event in done for bound in event["classes"] or ()}
     notes = [
-        f"labelCol {label!r} holds class {one} in all rows to train on, so that the model learns to predict nothing "
+        f"labelCol {label} holds class {one} in all rows to train on, so that the model learns to predict nothing "
         "else; check the data and its filters."
         for one in classes
         if len(classes) == 1
     ]
     notes += [
-        f"labelCol {label!r} holds {rounded}; subtract a start from it and scale it, or set computeDtype to float64."
+        f"labelCol {label} holds {rounded}; subtract a start from it and scale it, or set computeDtype to float64."
         for rounded in sorted({event["rounded"] for event in done} - {None})[:1]
     ]
     started, read, joined = (max(event[mark] for event in done) for mark in ("began", "read", "joined"))

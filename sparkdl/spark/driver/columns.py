@@ -205,9 +205,9 @@ def _of_one_input(stage: DeepParams, inputs: list[str]) -> dict[str, list[str]]:
     return {inputs[0]: list(stage.getFeaturesCols()) or [stage.getFeaturesCol()]}
 
 
-def labels(dataset: DataFrame, name: str) -> tuple[Column, bool]:
+def labels(dataset: DataFrame, name: str, param: str = "labelCol") -> tuple[Column, bool]:
     """The label column, and whether it holds several labels a row; ValueError if its type is none of `LABELS`."""
-    column = _sent(dataset, name, "labelCol", LABELS)
+    column = _sent(dataset, name, param, LABELS)
     return column, not _is_number(dataset.schema[name].dataType)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from sparkdl.arrays import LABEL
 from sparkdl.spark.driver import columns
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, prepared
 from sparkdl.training.options import Training
@@ -46,8 +45,11 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tupl
     if files:
         for layout in inputs.layouts.values():
             columns.check_files(dataset, layout)
-    label, label_list = columns.labels(dataset, stage.getLabelCol())
-    chosen = inputs.columns | {f"labels/{LABEL}": label}
+    chosen, labels = dict(inputs.columns), {}
+    shapes, several = plan.network.output_shapes, len(plan.network.output_names) > 1
+    for name, column in stage._label_columns().items():
+        chosen[f"labels/{name}"], is_list = columns.labels(dataset, column, "labelCols" if several else "labelCol")
+        labels[name] = LabelPart(column, is_list, math.prod(shapes[name]), classes, optional=several)
     weight, validation = (
         stage.getOrDefault(name) if stage.isDefined(name) else "" for name in ("weightCol", "validationIndicatorCol")
     )
@@ -57,7 +59,7 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tupl
         chosen["validation"] = columns.numbers(dataset, validation, "validationIndicatorCol")
     intake = Intake(
         features={name: FeaturesPart(layout, inputs.dtypes[name], files) for name, layout in inputs.layouts.items()},
-        labels={LABEL: LabelPart(stage.getLabelCol(), label_list, math.prod(plan.network.output_shape()), classes)},
+        labels=labels,
         weight=weight or "",
         validation=validation or "",
         skip=stage.getHandleInvalid() == "skip",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,11 @@ from sparkdl.specs import MissingClass, Spec
 def spec_text(family: type[Spec]) -> Callable[[Any], str]:
     """A type converter: a spec, its name or its JSON becomes JSON text."""
     return partial(_spec_text, family)
+
+
+def specs_text(family: type[Spec]) -> Callable[[Any], str]:
+    """A type converter as of `spec_text` that takes a dict of such by name, too."""
+    return partial(_specs_text, family)
 
 
 def one_of(name: str, *choices: str) -> Callable[[Any], str]:
@@ -37,6 +42,8 @@ def _of_plain(converter: Callable[[Any], Any], value: Any) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
@@ -47,6 +54,14 @@ def _spec_text(family: type[Spec], value: Any) -> str:
         raise
     except ValueError as error:
         raise TypeError(str(error)) from None  # what pyspark expects of a converter
+
+
+def _specs_text(family: type[Spec], value: Any) -> str:
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        value = json.loads(value)
+    if not isinstance(value, Mapping) or isinstance(value.get("type"), str):
+        return _spec_text(family, value)
+    return json.dumps({name: json.loads(_spec_text(family, one)) for name, one in value.items()}, sort_keys=True)
 
 
 def _one_of(name: str, choices: tuple[str, ...], value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Self, TypedDict
@@ -21,10 +22,12 @@ from pyspark.ml.param.shared import (
 from sparkdl.arrays import DTYPES
 from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.optimizers import Optimizer
 from sparkdl.spark.params.activations import HasActivationCols
-from sparkdl.spark.params.converters import of_plain, one_of, spec_text
+from sparkdl.spark.params.converters import of_plain, one_of, spec_text, specs_text
 from sparkdl.spark.params.input_params import HasInputs
+from sparkdl.spark.params.output_params import HasOutputs
 from sparkdl.spark.params.run_params import HasRun
 from sparkdl.synonyms import PARAMS, bare
 from sparkdl.training.exchanges.exchange import Exchange
@@ -35,7 +38,8 @@ class DeepArguments(TypedDict, total=False):
     """Keyword arguments of every estimator: its Params by name."""
 
     network: BaseNetwork | str
-    loss: Loss | str
+    loss: Loss | str | Mapping[str, Loss | str]
+    lossWeights: Mapping[str, float]
     optimizer: Optimizer | str
     exchange: Exchange | str
     featuresCol: str
@@ -45,7 +49,10 @@ class DeepArguments(TypedDict, total=False):
     imageStorage: str
     handleInvalid: str
     labelCol: str
+    labelCols: Mapping[str, str]
     predictionCol: str
+    predictionCols: Mapping[str, str]
+    probabilityCols: Mapping[str, str]
     weightCol: str
     validationIndicatorCol: str
     maxIter: int
@@ -70,7 +77,7 @@ class DeepArguments(TypedDict, total=False):
     initialModel: Any
 
 
-class HasNetwork(Params):
+class HasNetwork(HasOutputs, HasLabelCol):
     """The network and its loss: what a model needs as well as its estimator."""
 
     network: Param[str] = Param(
@@ -83,8 +90,8 @@ class HasNetwork(Params):
         Params._dummy(),
         "loss",
         "what training minimizes: a name such as softmax_cross_entropy, sigmoid_cross_entropy, squared_error, "
-        "absolute_error, huber, or an object of sparkdl.losses.",
-        spec_text(Loss),  # type: ignore[arg-type]
+        "absolute_error, huber, or an object of sparkdl.losses; of a network with several outputs a dict of them.",
+        specs_text(Loss),  # type: ignore[arg-type]
     )
 
     def getNetwork(self) -> BaseNetwork:
@@ -95,11 +102,36 @@ class HasNetwork(Params):
             )
         return BaseNetwork.from_json(self.getOrDefault(self.network))
 
-    def getLoss(self) -> Loss:
-        """The loss."""
+    def getLoss(self) -> Loss | dict[str, Loss]:
+        """The loss; of a network with several outputs, by output."""
         if not self.isDefined(self.loss):
             raise ValueError(f"loss of {type(self).__name__} is not set; pass loss='squared_error' or another.")
-        return Loss.from_json(self.getOrDefault(self.loss))
+        found = json.loads(self.getOrDefault(self.loss))
+        if isinstance(found.get("type"), str):
+            return Loss.from_json(found)
+        return {name: Loss.from_json(loss) for name, loss in found.items()}
+
+    def _objective(self) -> Objective:
+        """What the network's outputs are trained to."""
+        return Objective.of(self.getLoss(), self.getLossWeights(), self.getNetwork().output_names)
+
+    def _label_columns(self) -> dict[str, str]:
+        """The label column of every output.
+
+        Raises
+        ------
+        ValueError
+            Outputs have none, or what is no output has one.
+        """
+        outputs, given = self.getNetwork().output_names, self.getLabelCols()
+        if not given and len(outputs) == 1:
+            return {outputs[0]: self.getLabelCol()}
+        if given.keys() != set(outputs):
+            raise ValueError(
+                f"labelCols must name a column for each of {', '.join(map(repr, outputs))}, received some for "
+                f"{', '.join(map(repr, given)) or 'none'}."
+            )
+        return {name: given[name] for name in outputs}
 
 
 class HasBatches(Params):
@@ -121,7 +153,6 @@ class DeepParams(
     HasNetwork,
     HasBatches,
     HasActivationCols,
-    HasLabelCol,
     HasInputs,
     HasPredictionCol,
     HasWeightCol,
@@ -264,8 +295,8 @@ class DeepParams(
         """Set the network."""
         return self._set(network=value)
 
-    def setLoss(self, value: Loss | str) -> Self:
-        """Set the loss."""
+    def setLoss(self, value: Loss | str | Mapping[str, Loss | str]) -> Self:
+        """Set the loss, or that of every output."""
         return self._set(loss=value)
 
     def setOptimizer(self, value: Optimizer | str) -> Self:

@@ -16,13 +16,13 @@ import numpy as np
 from jax import lax
 from pyspark import TaskContext
 
-from sparkdl.arrays import LABEL, Array, Parts, kept_dtype
+from sparkdl.arrays import Array, Parts, kept_dtype
 from sparkdl.classes import install
 from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
 from sparkdl.layers.base import Weights, map_shapes
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.spark.tasks.environment import bound_threads
 from sparkdl.spark.tasks.local_disk import programs_directory
 from sparkdl.weights import weights_from_bytes
@@ -42,7 +42,7 @@ class Scoring:
     ----------
     key : str
         Names the weights among those a Python worker keeps.
-    network, loss : dict
+    network, objective : dict
         As JSON.
     batch : int
         The most rows that go through the network at a time; fewer are padded, as every new shape would compile anew.
@@ -52,8 +52,10 @@ class Scoring:
         computeDtype and deviceType.
     activations : dict of str
         Output column by path of a layer.
-    label, loss_column : str
-        The label column, for messages, and the output column of the rows' losses; "" without those.
+    labels : dict of str
+        The label column of every output, for messages; {} without those.
+    loss_column : str
+        The column of the rows' losses, if these are wanted. Of several outputs there is one more for each.
     strict : bool
         Whether to refuse rows that cannot be used, rather than to give null for them.
     classes : bytes
@@ -62,13 +64,13 @@ class Scoring:
 
     key: str
     network: dict[str, Any]
-    loss: dict[str, Any]
+    objective: dict[str, Any]
     batch: int
     layouts: dict[str, Layout]
     dtype: str
     device: str
     activations: dict[str, str] = field(default_factory=dict)
-    label: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
     loss_column: str = ""
     strict: bool = True
     classes: bytes = b""
@@ -87,26 +89,36 @@ class Scoring:
         """Of a row's decoded features, if these are no pixels."""
         return sum(layout.row_bytes for layout in self.layouts.values())
 
-    def specs(self) -> tuple[BaseNetwork, Loss]:
-        """The network and the loss, on a worker."""
+    @property
+    def loss_columns(self) -> dict[str, str]:
+        """The columns of the rows' losses by output, and of several that of their weighted sum by ""."""
+        if not self.loss_column:
+            return {}
+        if len(self.labels) == 1:
+            return dict.fromkeys(self.labels, self.loss_column)
+        return {"": self.loss_column} | {name: f"{self.loss_column}_{name}" for name in self.labels}
+
+    def specs(self) -> tuple[BaseNetwork, Objective]:
+        """The network and what it is trained to, on a worker."""
         install(self.classes)
-        return BaseNetwork.from_json(self.network), Loss.from_json(self.loss)
+        return BaseNetwork.from_json(self.network), Objective.from_json(self.objective)
 
 
 class Scores(NamedTuple):
-    """What the network and its loss make of n rows.
+    """What the network and its losses make of n rows.
 
     Attributes
     ----------
-    outputs, predictions : array (n, outputs)
-    losses : array (n,) or None
-        None where no labels were given.
+    outputs, predictions : dict of arrays (n, numbers)
+        By output.
+    losses : dict of arrays (n,) or None
+        By output, as of `Objective.losses_of_rows`; None where no labels were given.
     activations : dict of arrays (n, values)
         By path of a layer.
     """
 
-    outputs: Any
-    predictions: Any
+    outputs: Parts
+    predictions: Parts
     losses: Any
     activations: dict[str, Any]
 
@@ -139,7 +151,7 @@ _models: OrderedDict[tuple[str, int, str, bytes], Forward] = OrderedDict()
 
 def loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
     """The compiled forward pass with its weights on the device, kept for the next task of this Python worker."""
-    named = json.dumps([scoring.network, scoring.loss, scoring.dtype, list(scoring.activations)])
+    named = json.dumps([scoring.network, scoring.objective, scoring.dtype, list(scoring.activations)])
     program = named, scoring.classes  # a class may have been defined anew, or be that of another driver
     key = scoring.key, scoring.batch, *program
     if key not in _models:
@@ -163,15 +175,16 @@ def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
 
 def _program(scoring: Scoring) -> Program:
     """Compiles once for all models of a network, for every number of rows in a call and in a part."""
-    network, loss = scoring.specs()
+    network, objective = scoring.specs()
     kept, paths = kept_dtype(scoring.dtype), list(scoring.activations)
 
     def of_part(weights: Weights, features: Parts, labels: Parts | None) -> Scores:
-        outputs, found = network.activations(weights, network.read(features, scoring.dtype), paths)
-        outputs, count = outputs.astype(kept), len(outputs)
-        losses = None if labels is None else loss.losses(outputs, loss.targets(outputs, labels[LABEL]))
-        activations = {path: values.astype(kept).reshape(count, -1) for path, values in found.items()}
-        flat, predictions = (values.reshape(count, -1) for values in (outputs, loss.predict(outputs)))
+        y, found = network.activations(weights, network.read(features, scoring.dtype), paths)
+        outputs = {name: values.astype(kept) for name, values in network.named(y).items()}
+        losses = None if labels is None else objective.losses_of_rows(outputs, labels)
+        activations = {path: values.astype(kept) for path, values in found.items()}
+        each = outputs, objective.predictions(outputs), activations
+        flat, predictions, activations = jax.tree.map(lambda values: values.reshape(len(values), -1), each)
         return Scores(flat, predictions, losses, activations)
 
     @partial(jax.jit, static_argnames="part", compiler_options=OPTIONS.get(jax.default_backend()))
@@ -222,7 +235,7 @@ def call_rows(scoring: Scoring, platform: str) -> tuple[int, int]:
     largest = _largest(network)
     fitting = LAYER_BYTES // (largest * itemsize)
     part = min(scoring.batch, max(LEAST_ROWS, 1 << max(0, fitting.bit_length() - 1)))
-    ends = sum(map(math.prod, (*network.input_shapes.values(), network.output_shape())))
+    ends = sum(map(math.prod, (*network.input_shapes.values(), *network.output_shapes.values())))
     held = ends + len(scoring.activations) * largest
     return part * max(1, min(CALL_ROWS, CALL_BYTES // (held * itemsize)) // part), part
 

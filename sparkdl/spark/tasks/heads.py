@@ -6,12 +6,34 @@ Outputs and predictions are of shape (n, outputs); a head gives (n,) or, for a c
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from sparkdl.arrays import Array
 
-Heads = dict[str, Callable[[Array, Array], Array]]  # by name of the column
+Function = Callable[[Array, Array], Array]
+
+
+class Head(NamedTuple):
+    """What a column is made of.
+
+    Attributes
+    ----------
+    function : callable
+        Of the outputs and predictions.
+    output : str
+        The name of the network's output that they are of.
+    is_list : bool
+        Whether the column holds lists.
+    """
+
+    function: Function
+    output: str
+    is_list: bool = False
+
+
+Heads = dict[str, Head]  # by name of the column
 
 
 def raw_scores(outputs: Array, predictions: Array) -> Array:

@@ -10,12 +10,12 @@ import jax
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.arrays import LABEL, Array, kept_dtype
+from sparkdl.arrays import Array, kept_dtype
 from sparkdl.decoding.arrow_types import is_binary, is_image
 from sparkdl.decoding.columns import decode_features, decode_labels
 from sparkdl.decoding.layout import VALID, check_rows
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.forward import Forward, Scores, Scoring, in_batches, loaded
 from sparkdl.spark.tasks.heads import Heads
@@ -28,13 +28,13 @@ REMEDY = "mend or drop such rows, or set handleInvalid to skip or keep"
 
 
 def results(
-    batches: Iterator[Batch], scoring: Scoring, weights: Callable[[], bytes], heads: Heads, lists: set[str]
+    batches: Iterator[Batch], scoring: Scoring, weights: Callable[[], bytes], heads: Heads
 ) -> Iterator[pa.Array]:
     """What `scored` puts into its column, a part of a batch at a time."""
     forward, specs = loaded(scoring, weights), scoring.specs()
     for batch in batches:
         for part in _bounded(batch, forward, scoring):
-            yield _result(part, forward, scoring, specs, heads, lists)
+            yield _result(part, forward, scoring, specs, heads)
     spare_modules()
 
 
@@ -50,7 +50,7 @@ def _cut(batch: Batch, size: int) -> Iterator[Batch]:
 
 
 def _result(
-    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[BaseNetwork, Loss], heads: Heads, lists: set[str]
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[BaseNetwork, Objective], heads: Heads
 ) -> pa.Array:
     size = forward.rows * max(1, DECODED_BYTES // (scoring.row_bytes * forward.rows))
     if any(is_binary(column.type) or is_image(column.type) for column in batch[: len(scoring.columns)]):
@@ -62,11 +62,17 @@ def _result(
         scores = jax.tree.map(lambda *part: np.concatenate(part).astype(dtype, copy=False), *parts)
     else:
         none = np.zeros((0, 1), dtype)
-        scores = Scores(none, none, none[:, 0], dict.fromkeys(scoring.activations, none))
-    columns = {name: head(scores.outputs, scores.predictions) for name, head in heads.items()}
+        outputs = dict.fromkeys(specs[0].output_names, none)
+        losses = dict.fromkeys(scoring.loss_columns, none[:, 0])
+        scores = Scores(outputs, outputs, losses, dict.fromkeys(scoring.activations, none))
+    columns = {
+        name: head.function(scores.outputs[head.output], scores.predictions[head.output])
+        for name, head in heads.items()
+    }
     columns |= {scoring.activations[path]: values for path, values in scores.activations.items()}
-    if scoring.loss_column:
-        columns[scoring.loss_column] = scores.losses
+    columns |= {column: scores.losses[name] for name, column in scoring.loss_columns.items()}
+    missing = {column for name, column in scoring.loss_columns.items() if name and specs[1].several}
+    lists = {name for name, head in heads.items() if head.is_list} | set(scoring.activations.values())
     fields = []
     for name, values in columns.items():
         if name in lists:
@@ -74,13 +80,13 @@ def _result(
             offsets = np.arange(0, values.size + 1, max(values.shape[1], 1), dtype=np.int32)[: len(values) + 1]
             fields.append(pa.ListArray.from_arrays(pa.array(offsets), flat))
         else:
-            fields.append(pa.array(values.astype(np.float64)))
+            fields.append(pa.array(values.astype(np.float64), from_pandas=name in missing))  # NaN is null there
     struct = pa.StructArray.from_arrays(fields, list(columns), mask=pa.array(bad) if bad.any() else None)
     return struct if len(fields) > 1 else struct.flatten()[0]
 
 
 def _scores(
-    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[BaseNetwork, Loss]
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[BaseNetwork, Objective]
 ) -> tuple[Array, list[Scores]]:
     """Which rows are bad, and the scores of all, those being scored as zeros."""
     columns = iter(batch)
@@ -91,11 +97,15 @@ def _scores(
     features = {name: part.values for name, part in decoded.items()}
     parts, labels = list(decoded.values()), None
     if scoring.loss_column:
-        network, loss = specs
-        shape = network.output_shape()
-        parts.append(decode_labels(next(columns), scoring.label, math.prod(shape)))
-        labels = {LABEL: loss.encode(parts[-1].values, shape)}
-    held = dict(zip((*scoring.columns, scoring.label), batch, strict=False))
+        network, objective = specs
+        shapes, several = network.output_shapes, objective.several
+        truth = {
+            name: decode_labels(next(columns), column, math.prod(shapes[name]), optional=several)
+            for name, column in scoring.labels.items()
+        }
+        parts += truth.values()
+        labels = objective.encode({name: part.values for name, part in truth.items()}, shapes)
+    held = dict(zip((*scoring.columns, *scoring.labels.values()), batch, strict=False))
     bad = check_rows(parts, held, REMEDY if scoring.strict else None) != VALID
     with jax.enable_x64(scoring.dtype == "float64"):
         return bad, list(in_batches(features, labels, forward))

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkdl.arrays import LABEL, Array
+from sparkdl.arrays import Array
 from sparkdl.classes import install
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.images import contiguous
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes
 from sparkdl.spark.tasks.task_plan import TaskPlan
 from sparkdl.training.data.batches import Rows, ShardWriter, check_numbers, lost_digits
@@ -98,11 +98,11 @@ def read_rows(
 def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path) -> Taken:
     install(plan.classes)
     training, intake = Training.from_json(plan.trainings[0]), plan.intake
-    loss, network = Loss.of(training.loss), training.network
+    objective, network = training.objective, training.network
     nothing = pa.RecordBatch.from_pydict(
         {name: pa.nulls(0, pa.binary()) for name in intake.parts} | {"weight": pa.nulls(0, pa.float64())}
     )
-    empty = _rows(nothing, intake, loss, network)
+    empty = _rows(nothing, intake, objective, network)
     writers = [ShardWriter(directory / name, empty) for name in (TRAINING, VALIDATION)]
     weighing = [0, 0]
     notes: list[str] = []
@@ -116,11 +116,12 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
         held_out = batch.column("validation").to_numpy(zero_copy_only=False)
         for number, (writer, chosen) in enumerate(zip(writers, (~held_out, held_out), strict=True)):
             part = batch if chosen.all() else batch.filter(pa.array(chosen))
-            label = _labels(part, LABEL, intake.labels[LABEL])
-            if number == 0 and loss.takes_classes and label.ndim == 1 and len(label):
-                bounds += [math.floor(label.min()), math.ceil(label.max())]  # a fraction is between two classes
-            rows = _rows(part, intake, loss, network)
-            rounded = rounded or lost_digits(rows.labels[LABEL], training.dtype)
+            rows = _rows(part, intake, objective, network)
+            if number == 0 and not objective.several:
+                bounds += _bounds(part, intake, objective)
+            rounded = rounded or next(
+                filter(None, (lost_digits(own, training.dtype) for own in rows.labels.values())), None
+            )
             weighing[number] += check_numbers(rows, training.dtype)
             writer.append(rows, part.column("key").to_numpy())
     for writer in writers:
@@ -130,12 +131,20 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
     return Taken(*counts, [], merged_notes(notes, intake), classes, rounded)
 
 
-def _rows(batch: pa.RecordBatch, intake: Intake, loss: Loss, network: BaseNetwork) -> Rows:
+def _bounds(batch: pa.RecordBatch, intake: Intake, objective: Objective) -> list[int]:
+    """The least and the largest class of the only output, if it has classes; a fraction is between two."""
+    ((name, part),) = intake.labels.items()
+    label = _labels(batch, name, part)
+    if not objective.losses[name].takes_classes or label.ndim > 1 or not len(label):
+        return []
+    return [math.floor(label.min()), math.ceil(label.max())]
+
+
+def _rows(batch: pa.RecordBatch, intake: Intake, objective: Objective, network: BaseNetwork) -> Rows:
     """Prepared rows (see `row_bytes.py`) as they are trained on."""
     features = {name: _features(batch, name, part) for name, part in intake.features.items()}
     labels = {name: _labels(batch, name, part) for name, part in intake.labels.items()}
-    encoded = {name: loss.encode(values, network.output_shape()) for name, values in labels.items()}
-    return Rows(features, encoded, batch.column("weight").to_numpy())
+    return Rows(features, objective.encode(labels, network.output_shapes), batch.column("weight").to_numpy())
 
 
 def _features(batch: pa.RecordBatch, name: str, part: FeaturesPart) -> Any:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import jax
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.arrays import LABEL, Array
+from sparkdl.arrays import Array
 from sparkdl.decoding.columns import decode_features, decode_labels, decode_weights
 from sparkdl.decoding.layout import VALID, check_rows
 from sparkdl.evaluation import (
@@ -23,15 +22,15 @@ from sparkdl.evaluation import (
     RegressionMeasures,
 )
 from sparkdl.evaluation.base import require_finite
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.forward import Scoring, in_batches, loaded
 from sparkdl.spark.tasks.heads import probabilities, raw_scores
 from sparkdl.spark.tasks.inference import PART_BYTES
 from sparkdl.spark.tasks.row_bytes import REMEDY, feature_columns
 
-PART_SCHEMA = "state binary, failure string"
+PART_SCHEMA = "output string, state binary, failure string"
 KINDS = {"classes": "exclusive classes", "labels": "several labels a row", "numbers": "numbers"}
 
 
@@ -41,36 +40,42 @@ class EvaluationPlan:
 
     Attributes
     ----------
-    kind : str
-        What is predicted: "classes", "labels" (any number of them a row) or "numbers".
+    kinds : dict of str
+        By output, what is predicted: "classes", "labels" (any number of them a row) or "numbers".
     scoring : Scoring
     weights : callable
         Gives the weights' bytes.
     decide : callable
         Classes (n,) of (outputs, predictions).
-    options : dict
-        Of the accumulator.
+    options : dict of dict
+        By output, of the accumulator.
     weight : str
         The user's name of the column of row weights, for messages; "" without one.
     """
 
-    kind: str
+    kinds: dict[str, str]
     scoring: Scoring
     weights: Callable[[], bytes]
     decide: Callable[[Array, Array], Array]
-    options: EvaluationOptions
+    options: dict[str, EvaluationOptions]
     weight: str
 
 
-def measures_of(plan: EvaluationPlan, network: BaseNetwork, loss: Loss) -> Any:
-    """An accumulator without any rows; ValueError for options out of range."""
-    outputs = network.output_shape()[0]
-    if plan.kind == "numbers":
+def measures_of(plan: EvaluationPlan, network: BaseNetwork, objective: Objective) -> dict[str, Any]:
+    """By output an accumulator without any rows; ValueError for options out of range."""
+    shapes = network.output_shapes
+    return {
+        name: _measures(kind, shapes[name][0], objective.losses[name].gives_probabilities, plan.options[name])
+        for name, kind in plan.kinds.items()
+    }
+
+
+def _measures(kind: str, outputs: int, probabilistic: bool, options: EvaluationOptions) -> Any:
+    if kind == "numbers":
         return RegressionMeasures(outputs)
-    probabilistic = loss.gives_probabilities
-    if plan.kind == "labels":
-        return MultilabelMeasures(outputs, probabilistic=probabilistic, **plan.options)  # type: ignore[misc]
-    return ClassificationMeasures(max(2, outputs), probabilistic=probabilistic, **plan.options)
+    if kind == "labels":
+        return MultilabelMeasures(outputs, probabilistic=probabilistic, **options)  # type: ignore[misc]
+    return ClassificationMeasures(max(2, outputs), probabilistic=probabilistic, **options)
 
 
 def sum_up(batches: Iterator[pa.RecordBatch], plan: EvaluationPlan) -> Iterator[pa.RecordBatch]:
@@ -84,9 +89,9 @@ def sum_up(batches: Iterator[pa.RecordBatch], plan: EvaluationPlan) -> Iterator[
     except ValueError as error:
         for _ in batches:  # Spark keeps a Python worker, and what it has loaded, only if it has read all of its input
             pass
-        yield _part(None, str(error))
+        yield _part({}, str(error))
     else:
-        yield _part(measures.to_bytes(), None)
+        yield _part(measures, None)
     spare_modules()
 
 
@@ -98,36 +103,45 @@ def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     try:
         measures = merged(rows)
     except ValueError as error:
-        yield _part(None, str(error))
+        yield _part({}, str(error))
     else:
-        yield _part(measures.to_bytes(), None)
+        yield _part(measures, None)
 
 
-def merged(rows: list[dict[str, Any]]) -> Accumulator:
-    """The sums of several tasks as one; ValueError for the first of their failures."""
+def merged(rows: list[dict[str, Any]]) -> dict[str, Accumulator]:
+    """By output the sums of several tasks as one; ValueError for the first of their failures."""
     failures = sorted(row["failure"] for row in rows if row["failure"])
     if failures:
         raise ValueError(failures[0])
-    return reduce(lambda one, other: one.merge(other), (Accumulator.from_bytes(row["state"]) for row in rows))
+    found: dict[str, Accumulator] = {}
+    for row in rows:
+        own, name = Accumulator.from_bytes(row["state"]), row["output"]
+        found[name] = found[name].merge(own) if name in found else own
+    return found
 
 
-def _part(state: bytes | None, failure: str | None) -> pa.RecordBatch:
-    arrays = [pa.array([state], pa.binary()), pa.array([failure], pa.string())]
-    return pa.RecordBatch.from_arrays(arrays, ["state", "failure"])
+def _part(measures: dict[str, Any], failure: str | None) -> pa.RecordBatch:
+    """A row for every output, or one that says what failed."""
+    rows = [{"output": name, "state": own.to_bytes(), "failure": None} for name, own in measures.items()]
+    schema = pa.schema([("output", pa.string()), ("state", pa.binary()), ("failure", pa.string())])
+    return pa.RecordBatch.from_pylist(rows or [{"output": None, "state": None, "failure": failure}], schema)
 
 
-def _add(measures: Any, batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
+def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
     scoring = plan.scoring
-    network, loss = scoring.specs()
+    network, objective = scoring.specs()
+    shapes = network.output_shapes
     held: dict[str, pa.Array] = {}  # by the user's names
     features = {}
     for name, layout in scoring.layouts.items():
         columns = feature_columns(batch, name, layout)
         held |= zip(layout.names, columns, strict=True)
         features[name] = decode_features(columns, layout)
-    held[scoring.label] = batch.column(f"labels/{LABEL}")
-    label = decode_labels(held[scoring.label], scoring.label, math.prod(network.output_shape()))
-    decoded = [*features.values(), label]
+    truth = {}
+    for name, column in scoring.labels.items():
+        held[column] = batch.column(f"labels/{name}")
+        truth[name] = decode_labels(held[column], column, math.prod(shapes[name]), optional=objective.several)
+    decoded = [*features.values(), *truth.values()]
     if plan.weight:
         held[plan.weight] = batch.column("weight")
         decoded.append(decode_weights(held[plan.weight], plan.weight))
@@ -135,25 +149,50 @@ def _add(measures: Any, batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
     if not good.any():
         return
     weights = decoded[-1].values[good] if plan.weight else None
-    labels = loss.encode(label.values[good], network.output_shape())
     if weights is not None:  # a row of weight 0 is as if it were not there, whatever its outputs would be
-        good[good], labels, weights = weights > 0, labels[weights > 0], weights[weights > 0]
+        good[good], weights = weights > 0, weights[weights > 0]
         if not len(weights):
             return
+    labels = objective.encode({name: part.values[good] for name, part in truth.items()}, shapes)
     rows = {name: part.values if good.all() else part.values[good] for name, part in features.items()}
     forward = loaded(scoring, plan.weights)
     with jax.enable_x64(scoring.dtype == "float64"):
-        batches = in_batches(rows, {LABEL: labels}, forward)
-        parts = [(each.outputs, each.predictions, each.losses) for each in batches]
-    outputs, predictions, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
+        parts = [(each.outputs, each.predictions, each.losses) for each in in_batches(rows, labels, forward)]
+    found = jax.tree.map(lambda *each: np.concatenate(each), *parts)
+    for name, own in measures.items():
+        outputs, predictions, losses = (part[name] for part in found)
+        values = truth[name].values[good]
+        known = ~np.isnan(values).any(axis=tuple(range(1, values.ndim)))
+        if known.any():
+            chosen = None if weights is None else weights[known]
+            _add_output(
+                own,
+                plan.kinds[name],
+                plan.decide,
+                {"outputs": outputs[known], "predictions": predictions[known], "losses": losses[known]},
+                labels[name][known],
+                chosen,
+            )
+
+
+def _add_output(
+    measures: Any,
+    kind: str,
+    decide: Callable[[Array, Array], Array],
+    found: dict[str, Array],
+    labels: Array,
+    weights: Array | None,
+) -> None:
+    """Add the rows that have an output's label; `found` are its outputs, predictions and losses."""
+    outputs, predictions, losses = found["outputs"], found["predictions"], found["losses"]
     require_finite(outputs)
-    if plan.kind == "numbers":
+    if kind == "numbers":
         measures.add(predictions, labels, weights, losses=losses)
-    elif plan.kind == "labels":
+    elif kind == "labels":
         measures.add(predictions if measures.probabilistic else outputs, _presence(labels), weights, losses=losses)
     else:
         scores = (probabilities if measures.probabilistic else raw_scores)(outputs, predictions)
-        chosen = plan.decide(outputs, predictions)
+        chosen = decide(outputs, predictions)
         measures.add(scores, _class_of(labels), weights, predicted=chosen, losses=losses)
 
 

@@ -67,12 +67,15 @@ class LabelPart:
         Of the network; as many labels are in a list.
     classes : tuple of int or None
         The least and the greatest label where only classes will do and the loss takes other numbers too.
+    optional : bool
+        Whether a row may lack it, as one of several.
     """
 
     column: str
     is_list: bool
     outputs: int
     classes: tuple[int, int] | None = None
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,7 +189,9 @@ def _rows(
         features[name] = decode_features(columns, part.layout)
     for name, label in intake.labels.items():
         read[label.column] = batch.column(f"labels/{name}")
-        labels[name] = decode_labels(read[label.column], label.column, label.outputs, label.classes)
+        labels[name] = decode_labels(
+            read[label.column], label.column, label.outputs, label.classes, optional=label.optional
+        )
     if intake.weight:
         read[intake.weight] = batch.column("weight")
         others.append(decode_weights(batch.column("weight"), intake.weight))

@@ -146,7 +146,7 @@ def check_numbers(rows: Rows, dtype: str) -> int:
     """
     kept = np.dtype(kept_dtype(dtype))
     for name, values in [*(("Labels", labels) for labels in rows.labels.values()), ("Weights", rows.weights)]:
-        largest = float(np.abs(values).max(initial=0))
+        largest = float(np.nanmax(np.abs(values), initial=0))  # NaN where a row lacks one of several labels
         if largest > float(np.finfo(kept).max):
             raise ValueError(f"{name} must be numbers that {kept} holds, received {largest:g}; scale or mend them.")
     return int(np.count_nonzero(rows.weights.astype(kept)))

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from sparkdl.layers.base import Weights
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.specs import Spec
 from sparkdl.training.checkpoints.remote_file import RemoteFile
 from sparkdl.training.data.batches import Rows
@@ -97,7 +97,7 @@ class LogWriter(NullWriter):
     ----------
     logs : Logs
     network : Network or Graph
-    loss : Loss
+    objective : Objective
     rate : callable
         The learning rate at a step, 0 for the first one.
     seed : int, default 0
@@ -119,7 +119,7 @@ class LogWriter(NullWriter):
         self,
         logs: Logs,
         network: BaseNetwork,
-        loss: Loss,
+        objective: Objective,
         rate: Callable[[int], float],
         *,
         seed: int = 0,
@@ -134,8 +134,8 @@ class LogWriter(NullWriter):
                 "Logs need the package tensorboardX where workers run, which is not installed; "
                 "install sparkdl-jax[tensorboard]."
             ) from None
-        self._logs, self._metric, self._rate, self._seed = logs, loss.metric, rate, np.uint32(seed % 2**32)
-        self._probe = make_probe(network, loss, dtype)
+        self._logs, self._metric, self._rate, self._seed = logs, objective.metric, rate, np.uint32(seed % 2**32)
+        self._probe = make_probe(network, objective, dtype)
         self._summary, self._event = summary, event_pb2.Event
         try:
             if "://" in logs.directory:
@@ -193,7 +193,9 @@ class LogWriter(NullWriter):
             `PROBED_ROWS` of them, each by its weight; where these weigh nothing, there are none.
         """
         speed = {"rows_per_second": record["rows"] / record["seconds"]} if record.get("seconds") else {}
-        means = {name: value for name, value in record.items() if name not in ("rows", "steps", "seconds")}
+        means = {name: value for name, value in record.items() if name not in ("rows", "steps", "seconds", "outputs")}
+        for output, values in (record.get("outputs") or {}).items():
+            means |= {f"{output}/{name}": value for name, value in values.items()}
         events = self._numbers("epoch", {**means, **speed})
         found = jax.device_get(self._probed(before, after, rows, step))
         for name, (change, size) in found.updates.items():

@@ -6,15 +6,47 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sparkdl.arrays import Array
+from sparkdl.objective import FIRST, PENALTY, SENT, Objective
 from sparkdl.training.records.pulse import beat
 
 Report = Callable[[dict[str, Any]], None]
 REPORT_SECONDS = 0.2  # between two reports of progress
+
+
+class Means(NamedTuple):
+    """What sums come to.
+
+    Attributes
+    ----------
+    loss : float
+        With regularization; NaN if all rows weigh 0.
+    metric : float or None
+        None of several outputs.
+    outputs : dict of (float, float)
+        Loss and metric by output, of several.
+    """
+
+    loss: float
+    metric: float | None
+    outputs: dict[str, tuple[float, float]]
+
+
+def means_of(sums: Array, objective: Objective) -> Means:
+    """The means that sums as of `Objective.totals` come to."""
+    if not objective.several:
+        loss, metric, weight = map(float, sums[:3])
+        return Means(loss / weight, metric / weight, {}) if weight else Means(math.nan, math.nan, {})
+    outputs = {}
+    total = float(sums[PENALTY] / sums[2]) if sums[2] else math.nan
+    for name, (loss, metric, weight) in zip(objective.losses, sums[FIRST:].reshape(-1, 3), strict=True):
+        outputs[name] = (float(loss / weight), float(metric / weight)) if weight else (math.nan, math.nan)
+        total += objective.weights[name] * outputs[name][0] if weight else 0.0
+    return Means(total, None, outputs)
 
 
 class Meter:
@@ -27,13 +59,15 @@ class Meter:
     rows, steps : int
         Of the pass.
     report : callable or None
-    step, sums, seconds : int, array-like (4,) or (runs, 4), float
+    objective : Objective
+    step, sums, seconds : int, array-like (size,) or (runs, size), float
         What an earlier process has done of this pass.
 
     Attributes
     ----------
-    sums : array (4,) or (runs, 4)
-        So far, over rows: weight * loss, weight * metric, weight; and the bytes sent.
+    sums : array (size,) or (runs, size)
+        So far, over rows: weight * loss, weight * metric, weight; and the bytes sent. Of several outputs see
+        `Objective.totals`.
     """
 
     def __init__(
@@ -43,13 +77,15 @@ class Meter:
         rows: int,
         steps: int,
         report: Report | None,
+        objective: Objective,
         step: int = 0,
-        sums: Any = (0.0, 0.0, 0.0, 0.0),
+        sums: Any = None,
         seconds: float = 0.0,
     ) -> None:
         self._epoch, self._epochs, self._rows, self._steps, self._report = epoch, epochs, rows, steps, report
         self._pending: deque[Any] = deque()
-        self.sums = np.array(sums)
+        self._objective = objective
+        self.sums = np.zeros(objective.size) if sums is None else np.array(sums)
         self._step = step
         self._reported = time.perf_counter()
         self._started = self._reported - seconds
@@ -71,13 +107,10 @@ class Meter:
             read += self._read()
         return read
 
-    def means(self) -> list[tuple[float, float]]:
-        """Mean loss and metric by weight of every run, once every step is done; NaN if all rows so far weigh 0."""
+    def means(self) -> list[Means]:
+        """Those of every run, once every step is done."""
         self.flush()
-        return [
-            (float(loss / weight), float(metric / weight)) if weight else (math.nan, math.nan)
-            for loss, metric, weight, _ in self.sums.reshape(-1, 4)
-        ]
+        return [means_of(sums, self._objective) for sums in self.sums.reshape(-1, self._objective.size)]
 
     def seconds(self) -> float:
         """Wall time since the pass began."""
@@ -85,12 +118,13 @@ class Meter:
 
     def numbers(self) -> dict[str, float | None]:
         """Means so far, rows a second, and bytes sent; of several runs the first one's."""
-        loss, metric, weight, sent = self.sums.reshape(-1, 4)[0]
+        first = self.sums.reshape(-1, self._objective.size)[0]
+        means = means_of(first, self._objective) if first[2] > 0 else Means(math.nan, None, {})
         return {
-            "loss": loss / weight if weight > 0 else None,
-            "metric": metric / weight if weight > 0 else None,
+            "loss": means.loss if first[2] > 0 else None,
+            "metric": means.metric,
             "rows_per_second": self._rows * self._step / self._steps / self.seconds(),
-            "bytes": sent,
+            "bytes": float(first[SENT]),
         }
 
     def message(self) -> dict[str, Any]:

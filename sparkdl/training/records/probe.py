@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from sparkdl.arrays import LABEL
 from sparkdl.layers.base import Context, Weights
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.training.data.batches import Rows
 from sparkdl.weights import named_arrays, updated
 
@@ -49,7 +48,7 @@ class Probed(NamedTuple):
     activations: dict[str, Any]
 
 
-def make_probe(network: BaseNetwork, loss: Loss, dtype: str | None = None) -> Callable[..., Probed]:
+def make_probe(network: BaseNetwork, objective: Objective, dtype: str | None = None) -> Callable[..., Probed]:
     """`probe(before, after, rows, seed, step) -> Probed`, compiled for this process alone.
 
     It is no part of the training step, which therefore costs nothing more where nothing is logged. Layers see the rows
@@ -60,14 +59,15 @@ def make_probe(network: BaseNetwork, loss: Loss, dtype: str | None = None) -> Ca
     def probe(before: Weights, after: Weights, rows: Rows, seed: Array, step: Array) -> Probed:
         wide = next((leaf.dtype for leaf in jax.tree.leaves(before)), jnp.dtype("float32"))
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), before)
-        labels, row_weights = rows.labels[LABEL], rows.weights.astype(wide)
+        row_weights = rows.weights.astype(wide)
+        shares = objective.shares(rows.labels, row_weights, lambda own: own)
         total = jnp.where(row_weights.sum() > 0, row_weights.sum(), 1)
         context = Context(jax.random.fold_in(jax.random.key(seed), step), row_weights)
         x = network.read(rows.features, dtype or wide)
         outputs, kept = network.train_forward(weights, x, context)
-        y = outputs.astype(wide)
-        truth = labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(wide)
-        dy = loss.delta(y, truth, row_weights).astype(outputs.dtype)
+        y = network.named(jax.tree.map(lambda array: array.astype(wide), outputs))
+        delta = network.joined(objective.delta(y, rows.labels, row_weights, shares))
+        dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, outputs)
         _, sums = network.train_backward(weights, x, outputs, dy, kept, context, False)
 
         learned = network.learned(before)
@@ -75,8 +75,8 @@ def make_probe(network: BaseNetwork, loss: Loss, dtype: str | None = None) -> Ca
         gradient = jax.tree.map(lambda part, own: part.astype(wide) / total + own, sums, pull)
         changed = dict(named_arrays(network.learned(after)))
         activations: dict[str, Array] = {}
-        for name, y in network.train_outputs(kept):
-            values = y.astype(wide).reshape(y.shape[0], -1)
+        for name, own in network.train_outputs(kept):
+            values = own.astype(wide).reshape(own.shape[0], -1)
             mean = row_weights @ values.mean(axis=1) / total
             variance = row_weights @ jnp.square(values - mean).mean(axis=1) / total
             activations |= {f"{name}/mean": mean, f"{name}/standard_deviation": jnp.sqrt(variance)}

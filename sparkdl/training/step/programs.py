@@ -12,7 +12,6 @@ from jax.sharding import Mesh
 
 from sparkdl.compiler import ONCE
 from sparkdl.initializers import Initializer
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
@@ -33,7 +32,7 @@ def program_of(plan: Training, steps: int, mesh: Mesh) -> Program:
     optimizer = Optimizer.of(plan.optimizer)
     return Program(
         network=_without_initializers(plan.network),
-        loss=Loss.of(plan.loss),
+        objective=plan.objective,
         optimizer=replace(optimizer, weight_decay=0.0),
         exchange=Exchange.of(plan.exchange),
         mesh=mesh,
@@ -63,12 +62,12 @@ def compiled_step(
 
 def compiled_validation(program: Program, weights: Any, batch: Rows, several: bool = False) -> Any:
     """The validation step of `make_validation`, compiled for arrays like these."""
-    network, loss, mesh = program.network, program.loss, program.mesh
+    network, objective, mesh = program.network, program.objective, program.mesh
 
     def compiled() -> Any:
-        return make_validation(network, loss, mesh, several).lower(weights, batch).compile()
+        return make_validation(network, objective, mesh, several).lower(weights, batch).compile()
 
-    return _kept(compiled, (network, loss, mesh, several, _shapes((weights, batch))))
+    return _kept(compiled, (network, objective, mesh, several, _shapes((weights, batch))))
 
 
 @lru_cache(KEPT)

@@ -15,12 +15,12 @@ from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from sparkdl.arrays import LABEL, Parts
+from sparkdl.arrays import Parts
 from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
 from sparkdl.layers.factored import multiplied
-from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
+from sparkdl.objective import Objective
 from sparkdl.optimizers import Optimizer
 from sparkdl.training.data.batches import Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
@@ -78,7 +78,7 @@ class Program(NamedTuple):
     Attributes
     ----------
     network : Network or Graph
-    loss : Loss
+    objective : Objective
     optimizer : Optimizer
     exchange : Exchange
     mesh : Mesh
@@ -91,7 +91,7 @@ class Program(NamedTuple):
     """
 
     network: BaseNetwork
-    loss: Loss
+    objective: Objective
     optimizer: Optimizer
     exchange: Exchange
     mesh: Mesh
@@ -128,13 +128,13 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
 
     The rows, as of `place`, are those of all workers, split over the mesh axis "workers", and so is the state, which
     has a first axis of workers. `totals` are the sums over rows of weight * (loss + regularization), weight * metric,
-    and weight, and the bytes that all workers sent. A clock (callable, k) is called with moments of one in k steps (see
-    `recorder.py`) and its number.
+    and weight, and the bytes that all workers sent; of several outputs see `Objective`. A clock (callable, k) is called
+    with moments of one in k steps (see `recorder.py`) and its number.
 
     With `several`, the step is that of several runs: state (after its axis of workers), settings and totals have an
     axis of runs, and so have, with `own_rows`, the rows after their first.
     """
-    network, loss, optimizer, exchange, mesh, dtype, steps, total_steps = program
+    network, objective, optimizer, exchange, mesh, dtype, steps, total_steps = program
     platform = mesh.devices.flat[0].platform
 
     def objective_penalty(learned: Any, weights: Any) -> Any:
@@ -148,27 +148,30 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         cut = WORKERS if exchange.sharded and mesh.size > 1 else None
         transformation = optimizer.transformation(settings.step_size, total_steps, steps, settings.weight_decay, cut)
 
+        axis = WORKERS if exchange.synchronous else None
+        rows = rows._replace(weights=rows.weights.astype(wide))
+        shares = objective.shares(rows.labels, rows.weights, lambda own: jax.lax.psum(own, axis) if axis else own)
+
         def sums(part: Array, rows: Rows) -> tuple[Sums, Any]:
             x, row_weights = network.read(rows.features, dtype or wide), rows.weights
-            axis = WORKERS if exchange.synchronous else None
             context = Context(jax.random.fold_in(key, part), row_weights, axis, factored=platform == "cpu")
             outputs, kept = network.train_forward(weights, x, context)
-            y = outputs.astype(wide)
-            labels = _as_labels(rows.labels[LABEL], y)
-            dy = loss.delta(y, labels, row_weights).astype(outputs.dtype)
+            y = network.named(jax.tree.map(lambda array: array.astype(wide), outputs))
+            delta = network.joined(objective.delta(y, rows.labels, row_weights, shares))
+            dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, outputs)
             _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
             gradient = jax.tree.map(lambda array: array.astype(wide), gradient)
             statistics = network.new_statistics(state.weights, kept)
-            return Sums(gradient, _totals(loss, y, labels, row_weights)), statistics
+            return Sums(gradient, objective.totals(y, rows.labels, row_weights, shares)), statistics
 
         row = jax.eval_shape(lambda one: network.read(one, dtype or wide), _one_row(rows.features))
         parts = number_of_parts(network, weights, row, rows.weights.shape[0], platform)
-        own, statistics = summed_over_parts(sums, parts, rows._replace(weights=rows.weights.astype(wide)))
+        own, statistics = summed_over_parts(sums, parts, rows)
 
         own = own if exchange.takes_factored else multiplied(own)
         learned = network.learned(state.weights)
         penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
-        totals = own.totals.at[0].add(penalty * own.totals[2])
+        totals = objective.penalized(own.totals, penalty)
         own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock))
 
         def update(params: Params, mean_gradient: Any) -> Params:
@@ -182,7 +185,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         weights = updated(updated(state.weights, agreed.params.learned), agreed.params.statistics)
         new = State(weights, agreed.params.optimizer, agreed.state, state.step + 1)
         sent = jnp.full(1, agreed.sent * jax.lax.axis_size(WORKERS)).astype(agreed.totals.dtype)
-        totals = _stamped(jnp.concatenate([agreed.totals, sent]), EXCHANGED, state.step, agreed.totals, clock)
+        totals = _stamped(objective.with_sent(agreed.totals, sent), EXCHANGED, state.step, agreed.totals, clock)
         return new, _stamped(totals, ENDED, state.step, (weights, totals), clock)
 
     def step(stacked: State, settings: Settings, rows: Rows) -> tuple[State, Array]:
@@ -197,15 +200,14 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
     return jax.jit(mapped, donate_argnums=0, compiler_options=OPTIONS.get(platform))
 
 
-def make_validation(network: BaseNetwork, loss: Loss, mesh: Mesh, several: bool = False) -> Any:
-    """`validate(weights, rows) -> totals`: the first three of `make_step`, as at inference."""
+def make_validation(network: BaseNetwork, objective: Objective, mesh: Mesh, several: bool = False) -> Any:
+    """`validate(weights, rows) -> totals`: those of `make_step` but for bytes, as at inference."""
 
     def validate_run(weights: Any, rows: Rows) -> Array:
         wide = _float_type(weights)
-        outputs = network.forward(weights, network.read(rows.features, wide))
-        totals = _totals(loss, outputs, _as_labels(rows.labels[LABEL], outputs), rows.weights.astype(wide))
-        totals = jax.lax.psum(totals, WORKERS)
-        return totals.at[0].add(network.penalty(weights) * totals[2])
+        y = network.named(network.forward(weights, network.read(rows.features, wide)))
+        totals = objective.totals(y, rows.labels, rows.weights.astype(wide), objective.weights)
+        return objective.penalized(jax.lax.psum(totals, WORKERS), network.penalty(weights))
 
     def validate(stacked: Any, rows: Rows) -> Array:
         function = _for_each(validate_run, own_rows=False) if several else validate_run
@@ -297,16 +299,6 @@ def _drop_axis(stacked: Any) -> Any:
 
 def _add_axis(own: Any) -> Any:
     return jax.tree.map(lambda array: array[None], own)
-
-
-def _totals(loss: Loss, outputs: Array, labels: Array, row_weights: Array) -> Array:
-    return jnp.stack(
-        [loss.value(outputs, labels, row_weights), loss.metric_sum(outputs, labels, row_weights), row_weights.sum()]
-    )
-
-
-def _as_labels(labels: Array, outputs: Array) -> Array:
-    return labels if jnp.issubdtype(labels.dtype, jnp.integer) else labels.astype(outputs.dtype)
 
 
 def _float_type(weights: Any) -> Any:
