@@ -44,6 +44,7 @@ def training(driver: Driver, cluster: Standalone, folder: Path) -> Iterator[tupl
     then ends executors that the driver still counts: a fit begun on one of them would be disturbed by that.
     """
     wait_until(cluster.is_whole, 150, driver.last_words)
+    wait_until(lambda: not any(host.trainers() for host in cluster.workers), 20, driver.last_words)
     assert driver.run("await_slots", slots=3, within=100, steady=5) == 3
     fitting = driver.start("fit", checkpointDir=str(folder), **LONG)
     wait_until(lambda: list(folder.rglob("*.ckpt")), 100, driver.last_words)

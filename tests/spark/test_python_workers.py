@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparkdl.spark import daemon
+from sparkdl.spark.tasks.connection import Connection
 
 LIGHT = "import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
 
@@ -51,6 +53,30 @@ def test_a_worker_on_which_spark_hangs_up_ends_without_a_traceback() -> None:
     assert quiet(BrokenPipeError(), 0) == 1
     with pytest.raises(RuntimeError, match="other"):
         quiet(RuntimeError("other"), 0)
+
+
+def test_rows_that_end_since_spark_could_not_read_on_are_told_from_all_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """To the worker both look alike: Arrow takes a closed socket for the end of a stream."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        connection = Connection()
+        rows = sum(batch.num_rows for batch in batches)
+        (tmp_path / str(rows)).write_text(str(connection.is_closed()))
+        yield pa.RecordBatch.from_pydict({"rows": [rows]})
+
+    def rows_of(breaking: int) -> Any:
+        fragile = f"if(id = {breaking}, cast(raise_error('lost') as bigint), id) id"
+        return spark.range(25_000).coalesce(1).selectExpr(fragile).mapInArrow(read, "rows long").collect()
+
+    assert rows_of(breaking=-1)[0].rows == 25_000
+    with pytest.raises(Exception, match="lost"):
+        rows_of(breaking=23_000)
+    deadline = time.monotonic() + 20
+    while (told := {path.name: path.read_text() for path in tmp_path.iterdir()}) != {"25000": "False", "20000": "True"}:
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from sparkdl.launch.alarm import DONE, LOST, RAISED, Alarm
 from sparkdl.launch.child import Child, WorkerError
 from sparkdl.launch.sender import Sender
 from sparkdl.spark.tasks.collector import spare_modules
+from sparkdl.spark.tasks.connection import Connection
 from sparkdl.spark.tasks.environment import worker_environment
 from sparkdl.spark.tasks.intake import read_rows
 from sparkdl.spark.tasks.local_disk import check_free, local_directory
@@ -61,7 +62,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
     what would fail again however often Spark tried. Only a process that died is a failure to Spark, which then runs the
     stage again.
     """
-    began = time.time()
+    began, connection = time.time(), Connection()
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     hosts = [split_host(info.address) for info in context.getTaskInfos()]
@@ -81,6 +82,8 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
         ):
             try:
                 rows, weighing, wrong, skipped, classes, rounded = read_rows(batches, plan, directory, worker, recorder)
+                if connection.is_closed():
+                    raise TaskFailure(f"{worker} was not given all of its rows.")
                 read = time.time()
                 own = {"rows": rows, "weighing": weighing, "wrong": wrong, "skipped": skipped}
                 own |= place | {"alarm": alarm.address}
