@@ -54,6 +54,21 @@ class BaseNetwork(Composite):
         """Names of the inputs that it reads as integers, which no dtype of computation touches."""
         return frozenset(name for index, name in enumerate(self.input_shapes) if index in self.integer_entries)
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """Of inputs that choose rows of a table, as an Embedding's, how many there are: they are from 0 to below it."""
+        found: dict[str, int] = {}
+        for name, layers in zip(self.input_shapes, self.readers, strict=True):
+            limits = [limit for layer in layers if (limit := layer.integer_limit) is not None]
+            found |= {name: min(limits)} if limits else {}
+        return found
+
+    @property
+    def hashed(self) -> frozenset[str]:
+        """Names of the inputs for which hashes of strings will do."""
+        named = zip(self.input_shapes, self.readers, strict=True)
+        return frozenset(name for name, layers in named if layers and all(layer.takes_hashes for layer in layers))
+
     def read(self, features: Parts, dtype: Any) -> Any:
         """x from the named parts of rows: integers as they are, all else in the dtype of computation."""
         integers = self.integers

@@ -13,8 +13,9 @@ import pyarrow as pa
 from sparkdl.arrays import Array
 from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image, is_number
 from sparkdl.decoding.catalyst import unpack_column
+from sparkdl.decoding.hashing import hash_strings
 from sparkdl.decoding.images import decode_bytes, decode_images
-from sparkdl.decoding.layout import NULL, VALID, WIDTH, Decoded, Layout
+from sparkdl.decoding.layout import CATEGORY, NULL, VALID, WIDTH, Decoded, Layout
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
 
 
@@ -28,11 +29,33 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
         be, or Pillow is missing.
     """
     columns = [_typed(column) for column in columns]
+    if layout.hashed:
+        columns = [hash_strings(column) for column in columns]
     kind = columns[0].type
     images = is_image(kind) or (is_binary(kind) and layout.binary == "image")
     layout.check_form(max(depth_of(column.type) for column in columns), images, str(kind))
     decoded = _join_columns(columns, layout) if layout.joined else _one(columns[0], layout)
+    if layout.limit is not None:
+        decoded = _limited(decoded, layout.subject, layout.limit)
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
+
+
+def _limited(decoded: Decoded, subject: str, limit: int) -> Decoded:
+    """The rows whose integers are those of a table; others are marked."""
+    values = decoded.values.reshape(len(decoded.status), -1)
+    outside = (values < 0) | (values >= limit)
+    status = np.where((decoded.status == VALID) & outside.any(axis=1), CATEGORY, decoded.status).astype(np.uint8)
+
+    def problem(row: int) -> str:
+        if status[row] != CATEGORY:
+            return decoded.problem(row)
+        return (
+            f"{subject} must hold categories from 0 to {limit - 1}, the rows of the network's table, "
+            f"received {values[row][outside[row]][0]}; index them so, give the layer more rows, or unknown=True"
+        )
+
+    kept = np.where(status[:, None] == VALID, values, 0)
+    return Decoded(kept, status, problem, decoded.widths)
 
 
 def decode_labels(

@@ -14,8 +14,18 @@ import pyarrow as pa
 from sparkdl.arrays import Array
 from sparkdl.decoding.catalyst import unpack_column
 
-KINDS = ("valid", "null", "NaN", "infinity", "wrong width", "wrong size", "undecodable image", "no integer")
-VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE, FRACTION = range(len(KINDS))
+KINDS = (
+    "valid",
+    "null",
+    "NaN",
+    "infinity",
+    "wrong width",
+    "wrong size",
+    "undecodable image",
+    "no integer",
+    "no category",
+)
+VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE, FRACTION, CATEGORY = range(len(KINDS))
 RESIZES = ("nearest", "bilinear", "bicubic", "lanczos")  # Pillow's filters
 STORAGES = ("pixels", "files")
 CHANNELS = (1, 3, 4)  # of an image: gray, RGB, RGBA
@@ -37,6 +47,10 @@ class Layout:
         The columns, for messages.
     shape : tuple of int
         Of a row of the network's input.
+    limit : int or None
+        That integers are from 0 to below it, as they choose rows of a table.
+    hashed : bool
+        Whether strings are taken, which become hashes.
     part : str
         The input's name, where columns are given by those.
     dtype : str
@@ -59,6 +73,8 @@ class Layout:
     resize: str = "error"
     most_pixels: int = MOST_PIXELS
     part: str = ""
+    limit: int | None = None
+    hashed: bool = False
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Layout:

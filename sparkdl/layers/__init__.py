@@ -26,6 +26,10 @@ from sparkdl.layers.composite import Composite as Composite
 from sparkdl.layers.convolution import Conv as Conv
 from sparkdl.layers.dense import Dense as Dense
 from sparkdl.layers.dropout import Dropout as Dropout
+from sparkdl.layers.embedding import Bucketize as Bucketize
+from sparkdl.layers.embedding import Embedding as Embedding
+from sparkdl.layers.embedding import HashedEmbedding as HashedEmbedding
+from sparkdl.layers.embedding import OneHot as OneHot
 from sparkdl.layers.image import Rescale as Rescale
 from sparkdl.layers.image import Resize as Resize
 from sparkdl.layers.image import Standardize as Standardize

@@ -91,8 +91,18 @@ class Layer(Spec):
         return False
 
     @property
+    def integer_limit(self) -> int | None:
+        """Of a layer that takes integers: that these are from 0 to below it; None if they may be any."""
+        return None
+
+    @property
+    def takes_hashes(self) -> bool:
+        """Of a layer that takes integers: whether hashes will do, which strings become."""
+        return False
+
+    @property
     def gives_integers(self) -> bool:
-        """Whether y holds integers, for a layer that takes them; nothing varies with such."""
+        """Whether y holds integers; nothing varies with such."""
         return False
 
     def __init_subclass__(cls, **arguments: Any) -> None:

@@ -115,13 +115,20 @@ class Composite(Layer):
         return (self.entries + len(self.children) - 1,)
 
     @cached_property
+    def readers(self) -> tuple[list[Layer], ...]:
+        """For each of x's arrays the layers that read it, those within composites in place of these."""
+        found: tuple[list[Layer], ...] = tuple([] for _ in range(self.entries))
+        for child in self.children:
+            for source, layers in zip(child.sources, _readers(child), strict=True):
+                if source < self.entries:
+                    found[source].extend(layers)
+        return found
+
+    @cached_property
     def integer_entries(self) -> frozenset[int]:
         """Those of x's arrays that all of their readers take as integers."""
-        readers: list[list[bool]] = [[] for _ in range(self.entries + len(self.children))]
-        for child in self.children:
-            for source, wanted in zip(child.sources, _integers_read(child), strict=True):
-                readers[source].append(wanted)
-        return frozenset(index for index in range(self.entries) if readers[index] and all(readers[index]))
+        every = enumerate(self.readers)
+        return frozenset(index for index, layers in every if layers and all(each.takes_integers for each in layers))
 
     @property
     def takes_integers(self) -> bool:
@@ -408,12 +415,15 @@ def read_by(child: Child, values: Sequence[Any]) -> Any:
     return values[sources[0]] if len(sources) == 1 else tuple(values[source] for source in sources)
 
 
+def _readers(child: Child) -> Sequence[list[Layer]]:
+    """For each of the child's sources the layers that read it."""
+    layer = child.layer
+    return layer.readers if isinstance(layer, Composite) else [[layer]] * len(child.sources)
+
+
 def _integers_read(child: Child) -> list[bool]:
     """Whether the child reads each of its sources as integers."""
-    layer = child.layer
-    if isinstance(layer, Composite):
-        return [index in layer.integer_entries for index in range(len(child.sources))]
-    return [layer.takes_integers] * len(child.sources)
+    return [bool(layers) and all(layer.takes_integers for layer in layers) for layers in _readers(child)]
 
 
 def _sum(parts: Sequence[Any]) -> Any:

@@ -114,6 +114,13 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
             raise ValueError(
                 f"The network takes {name!r} as integers, received {features[name].dtype}; cast it to {INTEGERS}."
             )
+    for name, limit in network.limits.items():
+        outside = (features[name] < 0) | (features[name] >= limit)
+        if outside.any():
+            raise ValueError(
+                f"{name!r} must hold categories from 0 to {limit - 1}, the rows of the network's table, received "
+                f"{features[name][outside][0]}; index them so, give the layer more rows, or unknown=True."
+            )
     labels = plan.objective.encode(labels, network.output_shapes)
     shard = Shard.from_arrays(features, labels, *weights)
     whole = shard.chunks[0]

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     DecimalType,
     DoubleType,
     NumericType,
+    StringType,
     StructType,
 )
 
@@ -69,6 +70,10 @@ def _is_number(kind: DataType) -> bool:
     return isinstance(kind, (NumericType, BooleanType))
 
 
+def _is_string(kind: DataType) -> bool:
+    return isinstance(kind.elementType if isinstance(kind, ArrayType) else kind, StringType)
+
+
 def _depth(kind: DataType) -> int:
     """How deep arrays of numbers are nested; 0 for other types."""
     if not isinstance(kind, ArrayType):
@@ -113,6 +118,7 @@ LISTS = {
     "array<numeric>": ColumnType(lambda kind: _depth(kind) == 1, _cast),
     "Vector": ColumnType(lambda kind: isinstance(kind, VectorUDT), _vector),
 }
+STRINGS = {"string": ColumnType(_is_string, _as_it_is)}  # or array<string>, of inputs that take hashes
 LABELS = NUMBER | LISTS  # also of featuresCols
 FEATURES = LABELS | {
     "nested arrays": ColumnType(lambda kind: _depth(kind) > 1, _cast),
@@ -142,12 +148,12 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
 
 def _part(dataset: DataFrame, layout: Layout) -> tuple[list[Column], str]:
     """The columns of a part of the features, and the dtype of what they are decoded to."""
-    kinds = LABELS if layout.joined else FEATURES
+    kinds = (LABELS if layout.joined else FEATURES) | (STRINGS if layout.hashed else {})
     sent = [_sent(dataset, name, layout.param, kinds) for name in layout.names]
     found = [dataset.schema[name].dataType for name in layout.names]
     _check_shape(found, layout)
     pixels = isinstance(found[0], BinaryType) or _is_image(found[0])
-    if layout.width >= len(found) * LEAST_WIDTH:
+    if layout.width >= len(found) * LEAST_WIDTH and not any(map(_is_string, found)):
         each = zip(layout.names, sent, found, strict=True)
         sent = [pack_column(dataset.sparkSession, _column(name), column, kind) for name, column, kind in each]
     return sent, "uint8" if pixels else layout.dtype
@@ -188,6 +194,8 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
             binary=stage.getBinaryFormat(),
             resize=stage.getImageResize(),
             part=part if isinstance(several, dict) else "",
+            limit=network.limits.get(part),
+            hashed=part in network.hashed,
         )
         most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
         layouts[part] = replace(layout, most_pixels=most)
@@ -284,8 +292,8 @@ def _called(dataset: DataFrame, name: str, names: list[str]) -> list[str]:
 
 def _check_shape(kinds: list[DataType], layout: Layout) -> None:
     kind, subject = kinds[0], layout.subject
-    if all(map(_is_number, kinds)) and len(kinds) != layout.width:
-        received = kind.simpleString() if len(kinds) == 1 else f"{len(kinds)} columns of numbers"
+    if all(_is_number(each) or isinstance(each, StringType) for each in kinds) and len(kinds) != layout.width:
+        received = kind.simpleString() if len(kinds) == 1 else f"{len(kinds)} columns of one value"
         raise ValueError(
             f"{subject} must hold {layout.width} values a row {layout.purpose}, received {received}; name as many "
             "columns in featuresCols, or one of arrays."

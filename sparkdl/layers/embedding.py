@@ -1,0 +1,195 @@
+"""Categories: layers that read integers, and what makes integers of numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sparkdl.arrays import INTEGERS
+from sparkdl.initializers import Initializer, TruncatedNormal
+from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.specs import check_range
+
+
+@dataclass(frozen=True)
+class Categories(Layer):
+    """A layer that reads categories numbered from 0, as StringIndexer does; x is (batch, *input_shape) of int32.
+
+    Parameters
+    ----------
+    rows : int
+        The number of categories. A row of data with another number counts as one that cannot be used.
+    unknown : bool, default False
+        Whether all other numbers are a category of their own, the last, as StringIndexer's `handleInvalid="keep"`
+        numbers it.
+    """
+
+    rows: int
+    unknown: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_count(self, "rows")
+
+    @property
+    def takes_integers(self) -> bool:
+        return True
+
+    @property
+    def integer_limit(self) -> int | None:
+        return None if self.unknown else self.rows
+
+    @property
+    def _every_row(self) -> int:
+        return self.rows + self.unknown
+
+    def _ids(self, x: Array) -> Array:
+        """The categories; those that are none are numbered beyond the last, or as it is where it is for them."""
+        return jnp.where((x < 0) | (x >= self.rows), self.rows, x)
+
+
+@dataclass(frozen=True)
+class OneHot(Categories):
+    """1 at the category in a row of zeros.
+
+    x  (batch, *input_shape) of int32         dx  none
+    y  (batch, *input_shape, rows), one longer with `unknown`
+    """
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return (*input_shape, self._every_row)
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return jax.nn.one_hot(self._ids(x), self._every_row)
+
+
+@dataclass(frozen=True)
+class Embedding(Categories):
+    """A learned vector for every category: the rows of a table.
+
+    x  (batch, *input_shape) of int32         dx  none
+    y  (batch, *input_shape, size)            dy  (batch, *input_shape, size)      dL/dy
+       table (rows, size), one row more with `unknown`
+
+    Parameters
+    ----------
+    size : int
+        Numbers in a vector.
+    initializer : Initializer or str
+        Of the table.
+    l2 : float, default 0
+        The objective gains l2 / 2 * sum(table * table).
+
+    Notes
+    -----
+    `forward` gives NaN for a category that is not in the table; training and scoring refuse it before.
+    """
+
+    size: int
+    initializer: Initializer | str = field(default=TruncatedNormal(0.05), kw_only=True)
+    l2: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "initializer", Initializer.of(self.initializer))
+        _check_count(self, "size")
+        check_range(self, "[0, inf)", "l2")
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return (*input_shape, self.size)
+
+    def penalties(self) -> dict[str, tuple[float, float]]:
+        return {"table": (0.0, self.l2)} if self.l2 else {}
+
+    def init(self, key: Array, input_shape: Shape) -> Weights:
+        return {"table": Initializer.of(self.initializer).sample(key, (self._every_row, self.size))}
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return weights["table"].at[self._ids(x)].get(mode="fill", fill_value=jnp.nan)
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        return {"table": jnp.zeros_like(weights["table"]).at[self._ids(x)].add(dy, mode="drop")}
+
+
+@dataclass(frozen=True)
+class HashedEmbedding(Embedding):
+    """An Embedding of any integers, or of strings, each hashed to one of the rows, which several may share.
+
+    A column of strings needs no StringIndexer: workers hash its values to the integers that the layer reads.
+
+    The hash is the finalizer of MurmurHash3 (Appleby 2011), so that neighbours are spread over the table. On the trick
+    see Weinberger et al. 2009, "Feature hashing for large scale multitask learning".
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unknown:
+            raise ValueError("unknown of HashedEmbedding must be False, as every integer has a row; leave it out.")
+
+    @property
+    def integer_limit(self) -> int | None:
+        return None
+
+    @property
+    def takes_hashes(self) -> bool:
+        return True
+
+    def _ids(self, x: Array) -> Array:
+        mixed = jax.lax.bitcast_convert_type(x, jnp.uint32)
+        for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+            mixed = (mixed ^ (mixed >> shift)) * jnp.uint32(factor)
+        return ((mixed ^ (mixed >> 16)) % jnp.uint32(self.rows)).astype(INTEGERS)
+
+
+@dataclass(frozen=True)
+class Bucketize(Layer):
+    """The number of boundaries that a number has reached: categories of numbers, for an Embedding or OneHot.
+
+    x  (batch, *input_shape)         dx  zeros, as y is constant between boundaries
+    y  (batch, *input_shape) of int32, 0 to len(boundaries)
+
+    Parameters
+    ----------
+    boundaries : sequence of float
+        Ascending; a number equal to one belongs to the bucket above it, as in Spark's Bucketizer.
+    """
+
+    boundaries: Sequence[float]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = tuple(self.boundaries) if isinstance(self.boundaries, Iterable) else (self.boundaries,)
+        numbers = all(isinstance(value, (int, float, np.number)) and math.isfinite(value) for value in given)
+        if not numbers or not len(given) or any(low >= high for low, high in zip(given, given[1:], strict=False)):
+            raise ValueError(f"boundaries of Bucketize must be ascending finite numbers, received {self.boundaries!r}.")
+        object.__setattr__(self, "boundaries", tuple(map(float, given)))
+
+    @property
+    def gives_integers(self) -> bool:
+        return True
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        found = jnp.searchsorted(jnp.asarray(self.boundaries, x.dtype), x, side="right")
+        return found.astype(INTEGERS)
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return jnp.zeros_like(x)
+
+
+def _check_count(layer: Layer, name: str) -> None:
+    value = getattr(layer, name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} of {type(layer).__name__} must be a positive integer, received {value!r}.")

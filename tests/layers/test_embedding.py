@@ -1,0 +1,136 @@
+"""Layers of categories, against NumPy in float64: values, gradients, what is outside the table, hashes, buckets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sparkdl import Graph, Network, training
+from sparkdl.layers import Bucketize, Concatenate, Dense, Embedding, HashedEmbedding, Layer, OneHot
+
+RANDOM = np.random.default_rng(3)
+IDS = np.array([[0, 4], [2, 2], [4, 0], [1, 2]], np.int32)
+WIDE = Graph(
+    inputs={"city": (), "age": ()},
+    nodes={
+        "place": (Embedding(7, 3), "city"),
+        "again": (OneHot(5), "city"),
+        "decade": (Network([Bucketize([20, 30, 40]), Embedding(4, 2)]), "age"),
+        "both": (Concatenate(), "place", "again", "decade"),
+        "kind": (Dense(2), "both"),
+    },
+    outputs="kind",
+)
+
+
+def test_an_embedding_gives_rows_of_its_table_and_adds_up_their_gradients(float64: None) -> None:
+    layer, table, dy = Embedding(5, 3), RANDOM.normal(size=(5, 3)), RANDOM.normal(size=(4, 2, 3))
+    weights = {"table": jnp.asarray(table)}
+    y = layer.forward(weights, jnp.asarray(IDS))
+    np.testing.assert_array_equal(y, table[IDS])
+    assert layer.output_shape((2,)) == (2, 3)
+    expected = np.zeros_like(table)
+    np.add.at(expected, IDS, dy)
+    np.testing.assert_allclose(layer.gradient(weights, jnp.asarray(IDS), y, jnp.asarray(dy))["table"], expected, 1e-14)
+
+
+@pytest.mark.parametrize("layer", [Embedding(5, 3, unknown=True), OneHot(5, unknown=True)])
+def test_unknown_categories_share_the_last_row(layer: Layer) -> None:
+    weights = layer.init(jax.random.key(0), ())
+    table = np.asarray(weights["table"]) if weights else np.eye(6)
+    found = layer.forward(weights, jnp.array([0, 4, 5, 6, -1, -(2**31), 2**31 - 1]))
+    np.testing.assert_array_equal(found, table[[0, 4, 5, 5, 5, 5, 5]])
+    assert layer.integer_limit is None
+
+
+def test_without_a_row_for_them_unknown_categories_are_never_taken_for_others() -> None:
+    weights = Embedding(5, 3).init(jax.random.key(0), ())
+    found = np.asarray(Embedding(5, 3).forward(weights, jnp.array([-1, 5, 4])))
+    assert np.isnan(found[:2]).all() and np.isfinite(found[2]).all()
+    gradient = Embedding(5, 3).gradient(weights, jnp.array([-1, 5]), jnp.asarray(found[:2]), jnp.ones((2, 3)))
+    assert not np.asarray(gradient["table"]).any()
+    assert not np.asarray(OneHot(5).forward({}, jnp.array([-1, 5]))).any()
+
+
+def murmur(number: int) -> int:
+    """The finalizer of MurmurHash3 of 32 bits, in Python's integers."""
+    number &= 0xFFFFFFFF
+    number = (number ^ number >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    number = (number ^ number >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return number ^ number >> 16
+
+
+def test_hashed_categories_have_the_row_of_their_hash() -> None:
+    layer, ids = HashedEmbedding(11, 2), [0, 1, -1, 2**31 - 1, -(2**31), 123_456_789]
+    weights = layer.init(jax.random.key(0), ())
+    expected = np.asarray(weights["table"])[[murmur(number) % 11 for number in ids]]
+    np.testing.assert_array_equal(layer.forward(weights, jnp.array(ids, "int32")), expected)
+
+
+def test_buckets_are_numpys() -> None:
+    x = np.array([[-1e30, 0.0, 0.5], [1.0, 2.5, 1e30]], "float32")
+    found = Bucketize([0, 1, 2.5]).forward({}, jnp.asarray(x))
+    np.testing.assert_array_equal(found, np.digitize(x, [0, 1, 2.5]))
+    assert found.dtype == "int32"
+
+
+def test_a_graph_knows_which_inputs_are_categories_and_how_many() -> None:
+    assert WIDE.integers == {"city"}
+    assert WIDE.limits == {"city": 5}  # the least of its readers'
+    assert Network([Embedding(9, 2), Dense(1)], input_shape=()).limits == {"features": 9}
+    assert Network([HashedEmbedding(9, 2), Dense(1)], input_shape=()).limits == {}
+
+
+def test_a_graph_of_categories_has_the_derivatives_of_the_whole(float64: None) -> None:
+    weights = jax.tree.map(lambda array: jnp.asarray(array, "float64"), WIDE.init(0))
+    x = jnp.array([0, 3, 3, 4]), jnp.array([10.0, 20.0, 35.0, 90.0])
+    dy = jnp.asarray(RANDOM.normal(size=(4, 2)))
+    y, derivative = jax.vjp(lambda weights: WIDE.forward(weights, x), weights)
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, atol=1e-14),
+        WIDE.gradient(weights, x, y, dy),  # type: ignore[arg-type]
+        derivative(dy)[0],
+    )
+
+
+def test_it_is_trained_on_numbers_that_the_table_has_and_on_no_others() -> None:
+    city = RANDOM.integers(0, 5, 400).astype("int32")
+    labels = np.isin(city, [1, 4]).astype("float32")
+    given: dict[str, Any] = {"optimizer": "adam", "step_size": 0.05, "epochs": 20, "batch_size": 50}
+    data = {"city": city, "age": RANDOM.uniform(10, 80, 400).astype("float32")}
+    result = training.fit(WIDE, (data, labels), **given)
+    assert result.history[-1].metric == 1
+    data["city"] = np.where(np.arange(400) == 7, 6, city).astype("int32")
+    with pytest.raises(ValueError, match="'city' must hold categories from 0 to 4, .* received 6; .*unknown=True"):
+        training.fit(WIDE, (data, labels), **given)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Embedding(0, 3), "rows of Embedding must be a positive integer, received 0"),
+        (lambda: Embedding(3, 2.0), "size of Embedding must be a positive integer, received 2.0"),  # type: ignore[arg-type]
+        (lambda: OneHot(True), "rows of OneHot must be a positive integer, received True"),
+        (lambda: HashedEmbedding(3, 2, unknown=True), "unknown of HashedEmbedding must be False"),
+        (lambda: Bucketize([1, 1]), "boundaries of Bucketize must be ascending finite numbers"),
+        (lambda: Bucketize([]), "boundaries of Bucketize must be ascending finite numbers"),
+        (
+            lambda: Network([Dense(3), Embedding(3, 2)], input_shape=(2,)),
+            "reads integers, which only a",
+        ),
+    ],
+)
+def test_what_fits_nothing_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "layer", [Embedding(5, 3, unknown=True, l2=0.1), HashedEmbedding(5, 3), OneHot(4), Bucketize([0.5, 1])]
+)
+def test_json_holds_it(layer: Layer) -> None:
+    assert Layer.from_json(layer.to_json()) == layer
