@@ -6,6 +6,7 @@ clipping, `m` and `v` are running averages of g and g * g, and hats mark their b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -31,6 +32,9 @@ class Optimizer(Spec):
         Factor on the step size.
     weight_decay : float, default 0
         Decoupled decay of every weight, biases too (Loshchilov & Hutter 2019). A layer's own l2 is not decoupled.
+    no_decay : sequence of str, default ()
+        What `weight_decay` leaves alone: names of weights such as "bias", "scale" or an Embedding's "table", names of
+        layers, or paths such as "block_1/conv_0".
     clip_value : float, optional
         Bound on each element of the gradient. Clippings that are given apply in the order listed here.
     clip_layer_norm : float, optional
@@ -41,6 +45,7 @@ class Optimizer(Spec):
 
     schedule: Schedule | str = field(default=ConstantSchedule(), kw_only=True)
     weight_decay: float = field(default=0.0, kw_only=True)
+    no_decay: Sequence[str] = field(default=(), kw_only=True)
     clip_value: float | None = field(default=None, kw_only=True)
     clip_layer_norm: float | None = field(default=None, kw_only=True)
     clip_norm: float | None = field(default=None, kw_only=True)
@@ -52,6 +57,11 @@ class Optimizer(Spec):
         object.__setattr__(self, "schedule", Schedule.of(self.schedule))
         check_range(self, "[0, inf)", "weight_decay")
         check_range(self, "(0, inf)", "clip_value", "clip_layer_norm", "clip_norm")
+        if not isinstance(self.no_decay, tuple) or not all(isinstance(name, str) for name in self.no_decay):
+            raise ValueError(
+                f"no_decay of {type(self).__name__} must be a list of names of weights or layers, received "
+                f"{self.no_decay!r}."
+            )
 
     def transformation(
         self,
@@ -105,7 +115,21 @@ class Optimizer(Spec):
 
     def decayed_rule(self, weight_decay: Any) -> optax.GradientTransformation:
         """The update rule and the weight decay."""
-        return optax.chain(self.rule(), optax.add_decayed_weights(weight_decay))
+        decays = (lambda weights: jax.tree.map_with_path(self._decays, weights)) if self.no_decay else None
+        return optax.chain(self.rule(), optax.add_decayed_weights(weight_decay, decays))
+
+    def check(self, weights: Any) -> None:
+        """ValueError if `no_decay` names what is not among the weights, a nested dict of arrays."""
+        known = {name for path, _ in jax.tree.leaves_with_path(weights) for name in _names_of(path)}
+        unknown = sorted(set(self.no_decay) - known)
+        if unknown:
+            raise ValueError(
+                f"no_decay of {type(self).__name__} names {unknown[0]!r}, but the network trains no weights of that "
+                f"name or layer; there are {', '.join(sorted(known))}."
+            )
+
+    def _decays(self, path: Any, weight: Any) -> bool:
+        return not _names_of(path) & set(self.no_decay)
 
     def _clipping(self, axis: str | None) -> list[optax.GradientTransformation]:
         clips = []
@@ -119,6 +143,12 @@ class Optimizer(Spec):
 
     def _scaling(self, axis: str | None) -> list[optax.GradientTransformation]:
         return []
+
+
+def _names_of(path: Any) -> set[str]:
+    """What a weight is called: every name on its path, and the paths of the layers around it."""
+    names = [entry.key for entry in path]
+    return {*names, *("/".join(names[:depth]) for depth in range(2, len(names) + 1))}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ PROBABILITIES = special.softmax(OTHERS, axis=1) * [[1], [1], [1], [0]] + [[0], [
 COUNTS = np.array([[0.0, 1, 3], [2, 0, 0], [7, 1, 1], [0, 0, 5]])
 BITS = np.array([[0.0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]])
 WEIGHTS = np.array([1.0, 0.5, 2.0, 3.0])
+SOFTMAX = special.softmax(OUTPUTS, axis=1)
+DISTANCES = np.abs(OTHERS)
 
 
 def cross_entropy(o: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -93,6 +95,75 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         (OUTPUTS**2 - 2 * COUNTS * np.log(np.abs(OUTPUTS))).sum(1),
     ),
     "cosine": (losses.CosineSimilarity(), OUTPUTS, OTHERS, cosine(OUTPUTS, OTHERS)),
+    "softmax, class weights": (
+        losses.SoftmaxCrossEntropy(class_weights=(0.5, 1, 3)),
+        OUTPUTS,
+        CLASSES,
+        np.array([0.5, 1, 3])[CLASSES] * cross_entropy(OUTPUTS, ONE_HOT),
+    ),
+    "sigmoid, positive weight": (
+        losses.SigmoidCrossEntropy(positive_weight=3),
+        OUTPUTS,
+        BITS,
+        -(3 * BITS * np.log(special.expit(OUTPUTS)) + (1 - BITS) * np.log(special.expit(-OUTPUTS))).sum(1),
+    ),
+    "softmax focal": (
+        losses.SoftmaxFocal(1.5, class_weights=(2, 1, 0)),
+        OUTPUTS,
+        CLASSES,
+        (-np.array([2, 1, 0]) * ONE_HOT * (1 - SOFTMAX) ** 1.5 * np.log(SOFTMAX)).sum(1),
+    ),
+    "softmax focal, gamma 0": (losses.SoftmaxFocal(0), OUTPUTS, CLASSES, cross_entropy(OUTPUTS, ONE_HOT)),
+    "sigmoid focal": (
+        losses.SigmoidFocal(alpha=0.25),
+        OUTPUTS,
+        BITS,
+        -(
+            0.25 * BITS * special.expit(-OUTPUTS) ** 2 * np.log(special.expit(OUTPUTS))
+            + 0.75 * (1 - BITS) * special.expit(OUTPUTS) ** 2 * np.log(special.expit(-OUTPUTS))
+        ).sum(1),
+    ),
+    "sigmoid focal, classes, gamma 0": (losses.SigmoidFocal(0), OUTPUTS, CLASSES, binary(OUTPUTS, ONE_HOT)),
+    "quantile": (
+        losses.Quantile((0.1, 0.5, 0.9)),
+        OUTPUTS,
+        OTHERS[:, 0],
+        np.where(
+            OTHERS[:, :1] > OUTPUTS,
+            np.array([0.1, 0.5, 0.9]) * (OTHERS[:, :1] - OUTPUTS),
+            np.array([0.9, 0.5, 0.1]) * (OUTPUTS - OTHERS[:, :1]),
+        ).sum(1),
+    ),
+    "contrastive": (
+        losses.Contrastive(1.5),
+        DISTANCES[:, :1],
+        BITS[:, 0],
+        np.where(BITS[:, 0] > 0, DISTANCES[:, 0] ** 2, (1.5 - DISTANCES[:, 0]).clip(0) ** 2),
+    ),
+    "triplet": (
+        losses.Triplet(0.5),
+        DISTANCES[:, :2],
+        BITS[:, 1],
+        (0.5 + np.where(BITS[:, 1] > 0, 1, -1) * (DISTANCES[:, 0] - DISTANCES[:, 1])).clip(0),
+    ),
+    "each position": (
+        losses.EachPosition(),
+        np.stack([OUTPUTS, OTHERS], axis=1),
+        np.stack([CLASSES, CLASSES[::-1]], axis=1),
+        (cross_entropy(OUTPUTS, ONE_HOT) + cross_entropy(OTHERS, ONE_HOT[::-1])) / 2,
+    ),
+    "each position, many": (
+        losses.EachPosition("sigmoid_cross_entropy"),
+        np.stack([OUTPUTS, OTHERS], axis=1),
+        np.stack([BITS, 1 - BITS], axis=1),
+        (binary(OUTPUTS, BITS) + binary(OTHERS, 1 - BITS)) / 2,
+    ),
+    "pairwise logistic": (
+        losses.PairwiseLogistic(),
+        OUTPUTS[:, :2],
+        BITS[:, 1] / 2 + 0.25,
+        binary(OUTPUTS[:, :1] - OUTPUTS[:, 1:2], BITS[:, 1:2] / 2 + 0.25),
+    ),
 }
 CASES = pytest.mark.parametrize(("loss", "outputs", "labels", "rows"), TABLE.values(), ids=TABLE.keys())
 
@@ -147,7 +218,8 @@ def test_a_weight_repeats_its_row_and_weight_zero_drops_it(
     loss: Loss, outputs: np.ndarray, labels: np.ndarray, rows: np.ndarray
 ) -> None:
     times = np.array([2, 0, 1, 3])
-    wild = np.where(times[:, None] > 0, outputs, 1e200)  # overflows in every loss that can
+    along = times.reshape(-1, *(1,) * (outputs.ndim - 1))
+    wild = np.where(along > 0, outputs, 1e200)  # overflows in every loss that can
     repeated = jnp.repeat(outputs, times, axis=0), jnp.repeat(jnp.array(labels), times, axis=0), jnp.ones(6)
     weighted = jnp.array(wild), jnp.array(labels), jnp.array(times, float)
     np.testing.assert_allclose(loss.value(*weighted), loss.value(*repeated), rtol=1e-12)
@@ -155,7 +227,7 @@ def test_a_weight_repeats_its_row_and_weight_zero_drops_it(
     delta = np.asarray(loss.delta(*weighted))
     assert not delta[1].any()
     once = loss.delta(jnp.array(outputs), jnp.array(labels), jnp.ones(4))
-    np.testing.assert_allclose(delta[times > 0], (np.asarray(once) * times[:, None])[times > 0], rtol=1e-12)
+    np.testing.assert_allclose(delta[times > 0], (np.asarray(once) * along)[times > 0], rtol=1e-12)
 
 
 EXTREMES = jnp.array([[1e4, -1e4, 0], [-1e4, 1e4, 0], [0, 0, 0], [1e4, 1e4, 1e4]], "float32")
@@ -177,6 +249,33 @@ def test_large_outputs_and_zero_rows_are_finite(loss: Loss, labels: np.ndarray, 
     arguments = EXTREMES, jnp.array(labels, "float32"), jnp.ones(4)
     np.testing.assert_allclose(loss.value(*arguments), value, rtol=1e-4)
     assert np.isfinite(loss.delta(*arguments)).all()
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("kind", [losses.SoftmaxFocal, losses.SigmoidFocal])
+def test_focal_losses_are_finite_however_sure_the_outputs_are(kind: type[Loss], gamma: float) -> None:
+    loss = kind.from_json({"type": kind.__name__, "gamma": gamma})
+    assert isinstance(loss, Loss)
+    arguments = EXTREMES, jnp.array(ONE_HOT, "float32"), jnp.ones(4)
+    assert np.isfinite(loss.value(*arguments)) and np.isfinite(loss.delta(*arguments)).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: losses.Quantile((0.5, 1.0)), r"quantiles of Quantile must be between 0 and 1, received \(0.5, 1.0\)"),
+        (lambda: losses.Quantile((0.1, 0.9)).check((3,)), "needs a network of as many outputs, this one has 3"),
+        (lambda: losses.SoftmaxCrossEntropy(class_weights=(1, -1)), "class_weights of SoftmaxCrossEntropy must be"),
+        (lambda: losses.SoftmaxFocal(class_weights=(1, 1)).check((3,)), "must be as many as the 3 outputs"),
+        (lambda: losses.Triplet().check((3,)), r"Triplet needs a network ending in rows of shape \(2,\)"),
+        (lambda: losses.EachPosition().check((3,)), "EachPosition needs a network ending in rows of shape"),
+        (lambda: losses.EachPosition().encode(np.zeros((2, 3)), (4, 5)), r"takes labels of shape \(4,\)"),
+        (lambda: losses.PairwiseLogistic().encode(np.zeros((2, 2)), (2,)), "takes 1 labels a row, .* give a row one"),
+    ],
+)
+def test_what_fits_no_loss_is_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def test_confident_and_right_is_not_rounded_to_zero() -> None:
@@ -302,7 +401,7 @@ def test_check_accepts_what_fits(name: str, outputs: int) -> None:
 
 @pytest.mark.parametrize("loss", [losses.SquaredError(), losses.KLDivergence(), losses.Poisson()])
 def test_a_label_a_row_does_not_fit_several_outputs(loss: Loss) -> None:
-    with pytest.raises(ValueError, match=r"labels of the outputs' shape \(4, 3\), received \(4,\)"):
+    with pytest.raises(ValueError, match=r"labels of shape \(4, 3\), received \(4,\)"):
         loss.value(jnp.array(OUTPUTS), jnp.array(CLASSES), jnp.ones(4))
 
 

@@ -179,6 +179,23 @@ def test_decay_is_decoupled_and_scheduled_with_the_step(optimizer: Optimizer, ru
 
 
 @pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("kind", [SGD, AdamW, LAMB, Lion])
+def test_what_is_named_does_not_decay(kind: type[Optimizer]) -> None:
+    """By name of a weight or of a layer; all else decays as it did."""
+    ((layer, weights),) = list(WEIGHTS.items())[:1]
+    name = next(iter(weights))
+    whole, none = (run(kind(weight_decay=decay)) for decay in (0.1, 0.0))
+    for spared in ([name], [f"{layer}/{name}"], [layer]):
+        part = run(kind(weight_decay=0.1, no_decay=spared))
+        for produced, decayed, plain in zip(part, whole, none, strict=True):
+            for path, array in jax.tree.leaves_with_path(produced):
+                names = [entry.key for entry in path]
+                exempt = {*names, "/".join(names)} & set(spared)
+                like = dict(jax.tree.leaves_with_path(plain if exempt else decayed))[path]
+                np.testing.assert_array_equal(array, like)
+
+
+@pytest.mark.usefixtures("float64")
 def test_lamb_scales_the_decayed_step_to_the_norm_of_each_array() -> None:
     leaves, structure = jax.tree.flatten(WEIGHTS)
     rules = [moments([jax.tree.leaves(gradient)[i] for gradient in GRADIENTS], "adam") for i in range(len(leaves))]

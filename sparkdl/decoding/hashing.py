@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from pandas.util import hash_array
 
 from sparkdl.arrays import INTEGERS
 
@@ -21,6 +20,8 @@ def hash_strings(column: pa.Array) -> pa.Array:
     worker, in every release, and in a model that is loaded years later.
     """
     if is_string(column.type):
+        from pandas.util import hash_array  # slow to import, and few columns are hashed
+
         coded = column.dictionary_encode()  # so that every string is hashed once
         hashes = hash_array(coded.dictionary.to_numpy(zero_copy_only=False), categorize=False)
         return pa.array(hashes.astype(np.uint32).view(INTEGERS)).take(coded.indices)

@@ -34,6 +34,19 @@ class Relu(Activation):
 
 
 @dataclass(frozen=True)
+class Relu6(Activation):
+    """y = min(max(x, 0), 6), whose bound spares numbers of few bits (Howard et al. 2017). Its slope at 0 and 6 is 0."""
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return jnp.clip(x, 0, 6)
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return jnp.where((y > 0) & (y < 6), dy, 0)
+
+
+@dataclass(frozen=True)
 class LeakyRelu(Activation):
     """y = x where x > 0, slope * x elsewhere (Maas et al. 2013). The subgradient at 0 is `slope`.
 
@@ -57,6 +70,48 @@ class LeakyRelu(Activation):
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         return jnp.where(x > 0, dy, self.slope * dy)
+
+
+@dataclass(frozen=True)
+class PRelu(Activation):
+    """y = x where x > 0, slope * x elsewhere, with a learned slope of each channel (He et al. 2015).
+
+    weights  slope (channels,), which all positions share
+
+    The subgradient at 0 is `slope`.
+
+    Parameters
+    ----------
+    initial : float, default 0.25
+        Of every slope.
+    """
+
+    initial: float = 0.25
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not math.isfinite(self.initial):
+            raise ValueError(f"initial of PRelu must be a finite number, received {self.initial}; 0.25 is usual.")
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        if not input_shape:
+            raise ValueError("PRelu expects rows of shape (..., channels), received (); put Reshape((1,)) before it.")
+        return input_shape
+
+    def init(self, key: Array, input_shape: Shape) -> Weights:
+        return {"slope": jnp.full(input_shape[-1:], float(self.initial))}
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return jnp.where(x > 0, x, jnp.expand_dims(weights["slope"], range(x.ndim - 1)) * x)
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return jnp.where(x > 0, dy, jnp.expand_dims(weights["slope"], range(x.ndim - 1)) * dy)
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        return {"slope": jnp.where(x > 0, 0, x * dy).sum(axis=tuple(range(x.ndim - 1)))}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import jax
 from jax import Array, lax
 
 from sparkdl.arrays import INTEGERS
+from sparkdl.constraints import Constraint
 from sparkdl.initializers import HeNormal, Initializer, Zeros
 from sparkdl.specs import Spec, check_range, refuse_stale
 
@@ -165,6 +166,10 @@ class Layer(Spec):
             l1 * abs(weights[name]).sum() + l2 / 2 * (weights[name] * weights[name]).sum() for name, (l1, l2) in terms
         )
 
+    def constrained(self, weights: Weights) -> Weights:
+        """The weights as an update leaves them: by default as they are."""
+        return weights
+
     # A training step. `kept` is whatever the forward pass hands to the way back; most layers keep nothing.
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
@@ -211,6 +216,8 @@ class KernelLayer(Layer):
         An initializer or its name.
     l1, l2 : float, default 0
         The objective gains l1 * sum|kernel| + l2 / 2 * sum(kernel * kernel); the bias is left alone.
+    constraint : Constraint or str, optional
+        What every update leaves of the kernel, such as `MaxNorm(3)`; its vectors lead to one output each.
     """
 
     bias: bool = field(default=True, kw_only=True)
@@ -218,15 +225,28 @@ class KernelLayer(Layer):
     bias_initializer: Initializer | str = field(default=Zeros(), kw_only=True)
     l1: float = field(default=0.0, kw_only=True)
     l2: float = field(default=0.0, kw_only=True)
+    constraint: Constraint | str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "kernel_initializer", Initializer.of(self.kernel_initializer))
         object.__setattr__(self, "bias_initializer", Initializer.of(self.bias_initializer))
+        if self.constraint is not None:
+            object.__setattr__(self, "constraint", Constraint.of(self.constraint))
         check_range(self, "[0, inf)", "l1", "l2")
 
     def penalties(self) -> dict[str, tuple[float, float]]:
         return {"kernel": (self.l1, self.l2)} if self.l1 or self.l2 else {}
+
+    def vector_axes(self, kernel: Array) -> tuple[int, ...]:
+        """The axes of a kernel along which a vector lies that leads to one output."""
+        return tuple(range(kernel.ndim - 1))
+
+    def constrained(self, weights: Weights) -> Weights:
+        if self.constraint is None or not self.trainable:
+            return weights
+        kernel = weights["kernel"]
+        return weights | {"kernel": Constraint.of(self.constraint).project(kernel, self.vector_axes(kernel))}
 
     def init_kernel(self, key: Array, kernel_shape: Shape) -> Weights:
         """Kernel of `kernel_shape` (..., inputs, outputs) and, if there is one, the bias of shape (outputs,)."""

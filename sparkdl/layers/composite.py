@@ -298,6 +298,9 @@ class Composite(Layer):
     def penalty(self, weights: Weights) -> Array | float:
         return sum(child.layer.penalty(weights[child.key]) for child in self._weighty(weights))
 
+    def constrained(self, weights: Weights) -> Weights:
+        return {child.key: child.layer.constrained(weights[child.key]) for child in self._weighty(weights)}
+
     def new_statistics(self, weights: Weights, kept: Any) -> Weights:
         """Of children that share weights, each goes on from what the one before it made of them."""
         found: Weights = {}

@@ -1,17 +1,36 @@
-"""Dropout, the regularisation that hides random inputs from a network while it trains."""
+"""Layers that disturb what passes in training, and do nothing at inference."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
+from sparkdl.layers.composite import Child, Composite
+from sparkdl.specs import check_range
 
 
 @dataclass(frozen=True)
-class Dropout(Layer):
+class Noise(Layer):
+    """Base of the layers whose y is x at inference; x, y, dx and dy all have one shape, (batch, ...)."""
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return input_shape
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x
+
+
+@dataclass(frozen=True)
+class Dropout(Noise):
     """Sets inputs to 0 at random in training and does nothing at inference (Srivastava et al. 2014).
 
     The inputs that stay are multiplied by 1 / (1 - rate), so that the expectation of y is x.
@@ -27,22 +46,183 @@ class Dropout(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.rate, (str, bool)) or not 0 <= self.rate < 1:
-            raise ValueError(
-                f"rate of Dropout, the probability of dropping an input, must be at least 0 and below 1, "
-                f"received {self.rate!r}; Dropout(0.5) drops half of them."
-            )
+        check_rate(self, "an input")
 
-    def output_shape(self, input_shape: Shape) -> Shape:
-        return input_shape
-
-    @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
-        return x
+    def drawn_shape(self, shape: Shape) -> Shape:
+        """Of what is drawn for x of this shape; along an axis of 1 all fare alike."""
+        return shape
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
-        stays = jax.random.bernoulli(context.key, 1 - self.rate, x.shape)
+        stays = jax.random.bernoulli(context.key, 1 - self.rate, self.drawn_shape(x.shape))
         return jnp.where(stays, x / (1 - self.rate), 0), stays
 
     def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Array, context: Context) -> Array:
         return jnp.where(kept, dy / (1 - self.rate), 0)
+
+
+@dataclass(frozen=True)
+class SpatialDropout(Dropout):
+    """A Dropout of whole channels, at all positions of a row alike (Tompson et al. 2015).
+
+    x, y, dx and dy all have one shape, (batch, *spatial, channels).
+    """
+
+    def drawn_shape(self, shape: Shape) -> Shape:
+        return (shape[0], *(1 for _ in shape[1:-1]), *shape[1:][-1:])
+
+
+@dataclass(frozen=True)
+class StochasticDepth(Dropout):
+    """A Dropout of whole rows: the last layer of a Residual's body, it skips the body (Huang et al. 2016)."""
+
+    def drawn_shape(self, shape: Shape) -> Shape:
+        return (shape[0], *(1 for _ in shape[1:]))
+
+
+@dataclass(frozen=True)
+class AlphaDropout(Noise):
+    """Dropout for networks of Selu: mean 0 and variance 1 stay what they are (Klambauer et al. 2017, section 3).
+
+    y = a * (x where it stays, else d) + b with Selu's least value d = -1.7581, and a and b such that the mean and the
+    variance of y are those of x if these are 0 and 1.
+
+    Parameters
+    ----------
+    rate : float
+        Probability of dropping an input, in [0, 1).
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self, "an input")
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
+        stays = jax.random.bernoulli(context.key, 1 - self.rate, x.shape)
+        return self._factor * jnp.where(stays, x, LEAST_SELU) - self._factor * LEAST_SELU * self.rate, stays
+
+    def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Array, context: Context) -> Array:
+        return jnp.where(kept, self._factor * dy, 0)
+
+    @property
+    def _factor(self) -> float:
+        return 1 / math.sqrt((1 - self.rate) * (1 + self.rate * LEAST_SELU**2))
+
+
+LEAST_SELU = -1.0507009873554805 * 1.6732632423543772  # its limit for small x: minus scale times alpha
+
+
+@dataclass(frozen=True)
+class GaussianDropout(Noise):
+    """Multiplies inputs by normal numbers of mean 1 and the variance of a Dropout (Srivastava et al. 2014, section 10).
+
+    Parameters
+    ----------
+    rate : float
+        Of the Dropout, in [0, 1): the variance is rate / (1 - rate).
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self, "an input")
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
+        gain = 1 + math.sqrt(self.rate / (1 - self.rate)) * jax.random.normal(context.key, x.shape, x.dtype)
+        return x * gain, gain
+
+    def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Array, context: Context) -> Array:
+        return dy * kept
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Noise):
+    """Adds normal numbers of mean 0.
+
+    Parameters
+    ----------
+    stddev : float
+        Their standard deviation, at least 0.
+    """
+
+    stddev: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, inf)", "stddev")
+
+    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, None]:
+        return x + self.stddev * jax.random.normal(context.key, x.shape, x.dtype), None
+
+    def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: None, context: Context) -> Array:
+        return dy
+
+
+@dataclass(frozen=True)
+class DropConnect(Composite):
+    """A layer whose weights are dropped at random in training, for a batch alike (Wan et al. 2013).
+
+    Those that stay are multiplied by 1 / (1 - rate); weights of one axis, such as biases, all stay.
+
+    x, y, dx and dy are those of the layer.
+    weights  {"layer": those of the layer}
+
+    Parameters
+    ----------
+    layer : Layer
+        Such as a Dense.
+    rate : float
+        Probability of dropping a weight, in [0, 1).
+    """
+
+    layer: Layer
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.layer, Layer):
+            raise ValueError(f"layer of DropConnect must be a Layer, received {self.layer!r}; write Dense(8).")
+        if not self.trainable and self.layer.trainable:
+            object.__setattr__(self, "layer", replace(self.layer, trainable=False))
+        super().__post_init__()
+        check_rate(self, "a weight")
+
+    @cached_property
+    def children(self) -> tuple[Child, ...]:
+        return (Child("layer", self.layer, (0,)),)
+
+    def replaced(self, layers: Mapping[str, Layer]) -> Self:
+        return replace(self, layer=layers.get("layer", self.layer))
+
+    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Any]:
+        return super().train_forward(self._thinned(weights, context), x, context)
+
+    def train_backward(
+        self, weights: Weights, x: Any, y: Any, dy: Any, kept: Any, context: Context, wants_delta: bool
+    ) -> tuple[Any, Weights]:
+        whole = replace(context, factored=False)  # what is dropped has no gradient, which a product of factors would
+        dx, gradient = super().train_backward(self._thinned(weights, context), x, y, dy, kept, whole, wants_delta)
+        return dx, self._thinned(gradient, context)
+
+    train_delta, train_gradient = Composite.train_delta, Composite.train_gradient  # which ask train_backward
+
+    def _thinned(self, weights: Weights, context: Context) -> Weights:
+        """The weights with some dropped: the same for weights and for their gradient, which is 0 there."""
+
+        def thin(path: Any, array: Array) -> Array:
+            if array.ndim < 2:
+                return array
+            key = jax.random.fold_in(context.key, crc32(jax.tree_util.keystr(path).encode()))
+            return jnp.where(jax.random.bernoulli(key, 1 - self.rate, array.shape), array / (1 - self.rate), 0)
+
+        return jax.tree.map_with_path(thin, weights)
+
+
+def check_rate(layer: Any, dropped: str) -> None:
+    """ValueError unless `rate` of the layer is a probability below 1."""
+    if isinstance(layer.rate, (str, bool)) or not 0 <= layer.rate < 1:
+        raise ValueError(
+            f"rate of {type(layer).__name__}, the probability of dropping {dropped}, must be at least 0 and below 1, "
+            f"received {layer.rate!r}; {type(layer).__name__}(0.5) drops half of them."
+        )

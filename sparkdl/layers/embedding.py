@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from sparkdl.arrays import INTEGERS
+from sparkdl.constraints import Constraint
 from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.layers.merge import Merge
 from sparkdl.specs import check_range
 
 
@@ -85,6 +88,8 @@ class Embedding(Categories):
         Of the table.
     l2 : float, default 0
         The objective gains l2 / 2 * sum(table * table).
+    constraint : Constraint or str, optional
+        What every update leaves of the table's vectors, such as `UnitNorm()`.
 
     Notes
     -----
@@ -94,10 +99,13 @@ class Embedding(Categories):
     size: int
     initializer: Initializer | str = field(default=TruncatedNormal(0.05), kw_only=True)
     l2: float = field(default=0.0, kw_only=True)
+    constraint: Constraint | str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "initializer", Initializer.of(self.initializer))
+        if self.constraint is not None:
+            object.__setattr__(self, "constraint", Constraint.of(self.constraint))
         _check_count(self, "size")
         check_range(self, "[0, inf)", "l2")
 
@@ -106,6 +114,11 @@ class Embedding(Categories):
 
     def penalties(self) -> dict[str, tuple[float, float]]:
         return {"table": (0.0, self.l2)} if self.l2 else {}
+
+    def constrained(self, weights: Weights) -> Weights:
+        if self.constraint is None or not self.trainable:
+            return weights
+        return {"table": Constraint.of(self.constraint).project(weights["table"], (1,))}
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
         return {"table": Initializer.of(self.initializer).sample(key, (self._every_row, self.size))}
@@ -143,10 +156,50 @@ class HashedEmbedding(Embedding):
         return True
 
     def _ids(self, x: Array) -> Array:
-        mixed = jax.lax.bitcast_convert_type(x, jnp.uint32)
-        for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-            mixed = (mixed ^ (mixed >> shift)) * jnp.uint32(factor)
-        return ((mixed ^ (mixed >> 16)) % jnp.uint32(self.rows)).astype(INTEGERS)
+        return (_mixed(lax.bitcast_convert_type(x, jnp.uint32)) % jnp.uint32(self.rows)).astype(INTEGERS)
+
+
+def _mixed(bits: Array) -> Array:
+    """The finalizer of MurmurHash3, of arrays of uint32."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        bits = (bits ^ (bits >> shift)) * jnp.uint32(factor)
+    return bits ^ (bits >> 16)
+
+
+@dataclass(frozen=True)
+class CrossCategories(Merge):
+    """One category for every combination of categories: a hash, for a HashedEmbedding.
+
+    x  tuple of arrays (batch,) of int32      dx  none
+    y  (batch,) of int32
+    """
+
+    @property
+    def takes_integers(self) -> bool:
+        return True
+
+    @property
+    def takes_hashes(self) -> bool:
+        return True
+
+    @property
+    def gives_integers(self) -> bool:
+        return True
+
+    def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
+        self._several(input_shape)
+        if len(set(input_shape)) > 1:
+            raise ValueError(
+                f"CrossCategories expects rows of one shape, received {' and '.join(map(str, input_shape))}."
+            )
+        return input_shape[0]
+
+    @jitted
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        first, *others = (lax.bitcast_convert_type(array, jnp.uint32) for array in x)
+        for other in others:
+            first = _mixed(first) * jnp.uint32(31) + other
+        return lax.bitcast_convert_type(first, INTEGERS)
 
 
 @dataclass(frozen=True)

@@ -146,12 +146,7 @@ class Dot(Merge):
 
     def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
         self._several(input_shape)
-        if len(input_shape) > 2 or len(set(input_shape)) > 1 or len(input_shape[0]) != 1:
-            raise ValueError(
-                f"Dot expects two vectors of one length, received {' and '.join(map(str, input_shape))}; "
-                "end both sides in the same Dense(units)."
-            )
-        return (1,)
+        return _of_two_vectors(self, input_shape)
 
     def multiply_adds(self, input_shape: Sequence[Shape]) -> int:  # type: ignore[override]
         return input_shape[0][0]
@@ -160,6 +155,45 @@ class Dot(Merge):
     def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
         one, other = map(unit, x) if self.normalize else x
         return (one * other).sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Distance(Merge):
+    """The Euclidean distance of two vectors, sqrt(sum((a - b) ** 2)); y is (batch, 1).
+
+    Where they are equal the delta is 0.
+
+    Parameters
+    ----------
+    squared : bool, default False
+        Whether to leave out the root.
+    """
+
+    squared: bool = False
+
+    def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
+        self._several(input_shape)
+        return _of_two_vectors(self, input_shape)
+
+    @jitted
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        squares = ((x[0] - x[1]) ** 2).sum(axis=1, keepdims=True)
+        return squares if self.squared else jnp.sqrt(squares)
+
+    @jitted
+    def delta(self, weights: Weights, x: tuple[Array, ...], y: Array, dy: Array) -> tuple[Array, ...]:  # type: ignore[override]
+        apart = x[0] - x[1]
+        slope = 2 * apart if self.squared else jnp.where(y > 0, apart / jnp.where(y > 0, y, 1), 0)
+        return dy * slope, -dy * slope
+
+
+def _of_two_vectors(layer: Layer, shapes: Sequence[Shape]) -> Shape:
+    if len(shapes) > 2 or len(set(shapes)) > 1 or len(shapes[0]) != 1:
+        raise ValueError(
+            f"{type(layer).__name__} expects two vectors of one length, received {' and '.join(map(str, shapes))}; "
+            "end both sides in the same Dense(units)."
+        )
+    return (1,)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Layers that normalize each position by itself, over neighbouring channels or over all of them."""
+"""Layers that normalize each row by itself: over neighbouring channels, all channels, or positions as well."""
 
 from __future__ import annotations
 
@@ -175,6 +175,97 @@ class LayerNorm(Standardization):
         centred = x - x.mean(axis=-1, keepdims=True)
         factor = lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + self.epsilon)
         return centred * factor, factor
+
+
+@dataclass(frozen=True)
+class GroupNorm(Standardization):
+    """Gives each group of channels mean 0 and variance 1 over a row's positions (Wu and He 2018).
+
+    y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and (biased) variance over all positions of a row and
+    the channels of a group, which are neighbours. As many groups as channels is instance normalization.
+
+    Parameters
+    ----------
+    groups : int, default 32
+        A divisor of the channels.
+    """
+
+    groups: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.groups, int) or self.groups < 1:
+            raise ValueError(f"groups of GroupNorm must be a positive integer, received {self.groups!r}.")
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        if _check_channels(self, input_shape)[-1] % self.groups:
+            raise ValueError(
+                f"GroupNorm expects rows whose channels are a multiple of groups={self.groups}, received {input_shape}."
+            )
+        return input_shape
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return self.affine(weights, self._standard(x)[0]).astype(x.dtype)
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        standard, factor = self._standard(x)
+        dstandard = self.scaled(weights, wide(dy))
+        along = self._mean(dstandard * standard)
+        return (factor * (dstandard - self._mean(dstandard) - standard * along)).astype(x.dtype)
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        dy = wide(dy)
+        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
+        return self.affine_gradient(weights, dscale, dbias)
+
+    def _standard(self, x: Array) -> tuple[Array, Array]:
+        """(x - mean) / deviation, and 1 / deviation, of shape (batch, 1, ..., channels)."""
+        x = wide(x)
+        centred = x - self._mean(x)
+        factor = lax.rsqrt(self._mean(centred * centred) + self.epsilon)
+        return centred * factor, factor
+
+    def _mean(self, x: Array) -> Array:
+        """The mean of each channel's group, (batch, 1, ..., channels)."""
+        channels = row_sums(x).reshape(len(x), self.groups, -1) / math.prod(x.shape[1:-1])
+        means = jnp.broadcast_to(channels.mean(axis=2, keepdims=True), channels.shape)
+        return means.reshape(len(x), *(1,) * (x.ndim - 2), -1)
+
+
+@dataclass(frozen=True)
+class RMSNorm(Standardization):
+    """Divides each position's channels by their root mean square, then scales them (Zhang and Sennrich 2019).
+
+    y = x / sqrt(mean(x * x) + epsilon) * scale, the mean over the last axis; a bias is added if asked for.
+    """
+
+    bias: bool = field(default=False, kw_only=True)
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return self.affine(weights, self._standard(x)[0]).astype(x.dtype)
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        standard, factor = self._standard(x)
+        dstandard = self.scaled(weights, wide(dy))
+        along = (dstandard * standard).mean(axis=-1, keepdims=True)
+        return (factor * (dstandard - standard * along)).astype(x.dtype)
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        dy = wide(dy)
+        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
+        return self.affine_gradient(weights, dscale, dbias)
+
+    def _standard(self, x: Array) -> tuple[Array, Array]:
+        """x / root, and 1 / root."""
+        x = wide(x)
+        factor = lax.rsqrt((x * x).mean(axis=-1, keepdims=True) + self.epsilon)
+        return x * factor, factor
 
 
 @dataclass(frozen=True)

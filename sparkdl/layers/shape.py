@@ -88,6 +88,72 @@ class Reshape(Reshaping):
 
 
 @dataclass(frozen=True)
+class Permute(Layer):
+    """The axes of a row in another order.
+
+    Parameters
+    ----------
+    axes : tuple of int
+        Which axis of x each axis of y is, from 0 and without the batch axis: Permute((1, 0)) transposes a matrix.
+    """
+
+    axes: Shape
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.axes, tuple) or sorted(self.axes) != list(range(len(self.axes))):
+            raise ValueError(
+                f"axes of Permute must hold each number from 0 to below their count, received {self.axes!r}; leave "
+                "the batch axis out."
+            )
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        if len(input_shape) != len(self.axes):
+            raise ValueError(f"Permute expects rows of {len(self.axes)} axes, received {input_shape}; change its axes.")
+        return tuple(input_shape[axis] for axis in self.axes)
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x.transpose(0, *(axis + 1 for axis in self.axes))
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return dy.transpose(0, *(self.axes.index(axis) + 1 for axis in range(len(self.axes))))
+
+
+@dataclass(frozen=True)
+class RepeatVector(Layer):
+    """A row several times, along a new first axis: a vector becomes a sequence.
+
+    x  (batch, ...)            dx  (batch, ...)           dL/dx
+    y  (batch, times, ...)     dy  (batch, times, ...)    dL/dy
+
+    Parameters
+    ----------
+    times : int
+        How often.
+    """
+
+    times: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.times, int) or self.times < 1:
+            raise ValueError(f"times of RepeatVector must be a positive integer, received {self.times!r}.")
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        return (self.times, *input_shape)
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return jnp.broadcast_to(x[:, None], (x.shape[0], self.times, *x.shape[1:]))
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return dy.sum(axis=1)
+
+
+@dataclass(frozen=True)
 class Unstack(Layer):
     """One of the arrays that are stacked along the first axis of a row; see `Stack`.
 

@@ -8,7 +8,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from sparkdl.evaluation import Evaluation, EvaluationOptions
-from sparkdl.losses import Loss, SoftmaxLoss
+from sparkdl.losses import EachPosition, Loss, SoftmaxLoss
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
@@ -34,6 +34,10 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
     chosen, kinds = dict(inputs.columns), {}
     for name, column in labels.items():
         chosen[f"labels/{name}"], is_list = columns.labels(dataset, column)
+        if isinstance(objective.losses[name], EachPosition):
+            raise ValueError(
+                "evaluate has no measures of positions, as of the loss EachPosition; score_rows gives the loss of rows."
+            )
         kinds[name] = _kind(objective.losses[name], shapes[name][0], is_list)
     weight = model.getWeightCol() if model.isDefined(model.weightCol) else ""
     if weight:

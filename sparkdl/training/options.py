@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import jax
+
 from sparkdl.arrays import DTYPES
 from sparkdl.contract import check_layers, check_loss
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
@@ -109,7 +111,10 @@ class Training(Spec):
             except ValueError as error:
                 raise ValueError(f"Output {name!r}: {error}" if objective.several else str(error)) from None
         check_layers(self.network)
-        Exchange.of(self.exchange).check(Optimizer.of(self.optimizer))
+        optimizer = Optimizer.of(self.optimizer)
+        Exchange.of(self.exchange).check(optimizer)
+        if optimizer.no_decay:
+            optimizer.check(self.network.learned(jax.eval_shape(lambda: self.network.init(0))))
         stopping = self.early_stopping
         if stopping:
             stopping.falls(stopping.metric_of(objective))

@@ -13,7 +13,10 @@ from sparkdl.objective import Objective
 from sparkdl.specs import Spec, check_range
 
 MONITORS = ("loss", "metric", "validation_loss", "validation_metric")
-FALLING, RISING = ("mse",), ("accuracy", "cosine_similarity")  # metrics that are better when smaller, and larger
+FALLING, RISING = (
+    ("mse", "pinball"),
+    ("accuracy", "cosine_similarity"),
+)  # metrics that are better when smaller, and larger
 
 
 @dataclass(frozen=True)

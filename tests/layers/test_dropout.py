@@ -1,14 +1,26 @@
-"""Dropout: how much it drops, what it keeps, and that inference is left alone."""
+"""Dropout and its kin: how much they drop, what they keep, and that inference is left alone."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sparkdl import Network, training
+from sparkdl.layers import Dense, Layer, Relu
 from sparkdl.layers.base import Context
-from sparkdl.layers.dropout import Dropout
+from sparkdl.layers.dropout import (
+    AlphaDropout,
+    DropConnect,
+    Dropout,
+    GaussianDropout,
+    GaussianNoise,
+    SpatialDropout,
+    StochasticDepth,
+)
 
 
 def context(seed: int, batch: int) -> Context:
@@ -40,9 +52,55 @@ def test_same_key_same_mask_and_rows_differ() -> None:
     assert (first != other).any() and (first[0] != first[1]).any()
 
 
-def test_inference_is_the_identity() -> None:
+KINDS = [Dropout, SpatialDropout, StochasticDepth, AlphaDropout, GaussianDropout, GaussianNoise]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_inference_is_the_identity(kind: Any) -> None:
     x = jnp.asarray([[1.0, -2.0, 0.0]])
-    np.testing.assert_array_equal(Dropout(0.9).forward({}, x), x)
+    np.testing.assert_array_equal(kind(0.9).forward({}, x), x)
+
+
+def test_whole_channels_or_rows_are_dropped() -> None:
+    y = np.asarray(SpatialDropout(0.5).train_forward({}, jnp.ones((40, 3, 2, 50)), context(0, 40))[0])
+    assert (y == y[:, :1, :1]).all() and 0.4 < (y[:, 0, 0] == 0).mean() < 0.6
+    y = np.asarray(StochasticDepth(0.25).train_forward({}, jnp.ones((2000, 3, 2)), context(0, 2000))[0])
+    assert (y == y[:, :1, :1]).all() and 0.2 < (y[:, 0, 0] == 0).mean() < 0.3
+    assert y.max() == pytest.approx(4 / 3)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_alpha_dropout_keeps_mean_and_variance(rate: float) -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(4, 50_000)), "float32")
+    y = np.asarray(AlphaDropout(rate).train_forward({}, x, context(0, 4))[0])
+    assert abs(y.mean()) < 0.02 and y.var() == pytest.approx(1, abs=0.03)
+
+
+@pytest.mark.parametrize(("layer", "deviation"), [(GaussianDropout(0.2), 0.5), (GaussianNoise(0.3), 0.3)])
+def test_noise_deviates_as_it_says(layer: Layer, deviation: float) -> None:
+    y = np.asarray(layer.train_forward({}, jnp.ones((4, 50_000)), context(0, 4))[0])
+    assert y.mean() == pytest.approx(1, abs=0.01) and y.std() == pytest.approx(deviation, rel=0.02)
+
+
+def test_weights_are_dropped_alike_on_the_way_there_and_back() -> None:
+    layer, x = DropConnect(Dense(30), 0.25), jnp.asarray(np.random.default_rng(0).normal(size=(200, 40)), "float32")
+    weights = {"layer": {"kernel": jnp.ones((40, 30)), "bias": jnp.ones(30)}}
+    y, kept = layer.train_forward(weights, x, context(2, 200))
+    seen = np.linalg.lstsq(np.asarray(x), np.asarray(y) - 1, rcond=None)[0]  # the kernel that it used
+    dropped = np.abs(seen) < 0.1
+    assert 0.2 < dropped.mean() < 0.3
+    np.testing.assert_allclose(seen[~dropped], 4 / 3, atol=1e-3)
+    _, gradient = layer.train_backward(weights, x, y, jnp.ones_like(y), kept, context(2, 200), False)
+    np.testing.assert_array_equal(np.asarray(gradient["layer"]["kernel"]) == 0, dropped)
+    np.testing.assert_allclose(gradient["layer"]["bias"], 200)
+
+
+def test_a_network_with_dropped_weights_trains() -> None:
+    x = np.random.default_rng(0).normal(size=(200, 5)).astype("float32")
+    network = Network([DropConnect(Dense(16), 0.1), Relu(), Dense(1)], input_shape=(5,))
+    given: dict[str, Any] = {"loss": "squared_error", "optimizer": "adam", "step_size": 0.01, "epochs": 20}
+    result = training.fit(network, (x, x.sum(axis=1)), batch_size=20, **given)
+    assert result.history[-1].loss < 0.2 * result.history[0].loss
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])

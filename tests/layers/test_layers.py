@@ -19,15 +19,25 @@ from layer_table import Row
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, map_shapes
 from sparkdl.weights import named_arrays, nested_weights
 
-TABLES = [import_module(name) for name in ("layer_table", "layer_table_more") if find_spec(name)]
+TABLES = [import_module(name) for name in ("layer_table", "layer_table_more", "layer_table_breadth") if find_spec(name)]
 ROWS = [Row(*row) for table in TABLES for rows in vars(table).values() if isinstance(rows, list) for row in rows]
 
 FIRSTS = list({type(row.layer): row for row in reversed(ROWS)}.values())  # of each kind
 
 
 def each(rows: list[Row]) -> pytest.MarkDecorator:
-    """A test of every row."""
-    return pytest.mark.parametrize("row", rows, ids=[f"{row.layer}-{'x'.join(map(str, row.shape))}" for row in rows])
+    """A test of every row, slow for the second and further of a kind."""
+    return pytest.mark.parametrize(
+        "row",
+        [
+            pytest.param(
+                row,
+                id=f"{row.layer}-{'x'.join(map(str, row.shape))}",
+                marks=[] if any(row is first for first in FIRSTS) else [pytest.mark.slow],
+            )
+            for row in rows
+        ],
+    )
 
 
 each_row = each(ROWS)

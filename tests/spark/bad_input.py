@@ -111,7 +111,7 @@ FITS: list[tuple[dict[str, Any], Change, str]] = [
     ({}, having(features="array(features)"), "must hold arrays nested at most 1 deep to fill the network's"),
     ({"featuresCol": "id"}, same, "featuresCol 'id' must hold 4 values a row to fill the network's input_shape (4,), "
      "received bigint; name as many columns in featuresCols, or one of arrays."),
-    ({"featuresCols": ["id", "label"]}, same, "input_shape (4,), received 2 columns of numbers; name as many columns"),
+    ({"featuresCols": ["id", "label"]}, same, "received 2 columns of one value; name as many columns"),
     ({}, having(features=GRAY), "(height, width, channels) with 1, 3 or 4 channels, received (4,); begin"),
     ({"binaryFormat": "image"}, having(features="X'01'"), "featuresCol 'features' holds images, for which"),
     ({"imageStorage": "files"}, same, "must be binary and hold JPEG or PNG files, received array<double>; set it to"),

@@ -23,7 +23,7 @@ from sparkdl import (
     specs,
 )
 from sparkdl.layers import Dense, Rescale, Tanh
-from sparkdl.losses import Loss
+from sparkdl.losses import EachPosition, Loss, Quantile
 from sparkdl.weights import named_arrays
 
 HEADED = NETWORK.with_head([Dense(2, name="head")], after="tanh_2").frozen(until="tanh_2")
@@ -196,19 +196,31 @@ CLASS_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
     "sigmoid_cross_entropy": lambda o, t: np.log1p(np.exp(-(2 * t - 1) * o)).sum(axis=1),
     "hinge": lambda o, t: margins(o, t).sum(axis=1),
     "squared_hinge": lambda o, t: (margins(o, t) ** 2).sum(axis=1),
+    "softmax_focal": lambda o, t: -(t * (1 - softmax(o)) ** 2 * np.log(softmax(o))).sum(axis=1),
+    "sigmoid_focal": lambda o, t: (np.log1p(np.exp(-(2 * t - 1) * o)) / (1 + np.exp((2 * t - 1) * o)) ** 2).sum(axis=1),
+}
+PAIR_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
+    "triplet": lambda o, t: np.maximum(0, 1 + (2 * t - 1) * (o[:, 0] - o[:, 1])),
+    "pairwise_logistic": lambda o, t: np.log1p(np.exp(-(2 * t - 1) * (o[:, 0] - o[:, 1]))),
 }
 NUMBER_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
     "kl_divergence": lambda o, t: (t * np.log(t / softmax(o))).sum(axis=1),
     "squared_error": lambda o, t: ((o - t) ** 2).sum(axis=1),
     "absolute_error": lambda o, t: abs(o - t).sum(axis=1),
     "huber": lambda o, t: np.where(abs(o - t) < 1, (o - t) ** 2 / 2, abs(o - t) - 0.5).sum(axis=1),
+    "contrastive": lambda o, t: (t * o**2 + (1 - t) * np.maximum(0, 1 - o) ** 2).sum(axis=1),
     "poisson": lambda o, t: (np.exp(o) - t * o).sum(axis=1),
     "cosine_similarity": lambda o, t: 1 - (o * t).sum(axis=1) / np.linalg.norm(o, axis=1) / np.linalg.norm(t, axis=1),
 }
 
 
 @pytest.mark.parametrize(
-    "losses, label, targets", [(CLASS_LOSSES, "label", np.eye(2)[LABELS]), (NUMBER_LOSSES, "targets", TARGETS)]
+    "losses, label, targets",
+    [
+        (CLASS_LOSSES, "label", np.eye(2)[LABELS]),
+        (NUMBER_LOSSES, "targets", TARGETS),
+        (PAIR_LOSSES, "label", np.asarray(LABELS)),
+    ],
 )
 def test_the_loss_of_each_row_is_that_of_numpy_without_weight_or_regularization(
     spark: SparkSession, losses: dict[str, Callable[[Array, Array], Array]], label: str, targets: Array
@@ -229,7 +241,8 @@ def test_the_loss_of_each_row_is_that_of_numpy_without_weight_or_regularization(
 def test_every_loss_is_scored_here() -> None:
     kinds = {kind for kind in specs.registry.values() if issubclass(kind, Loss) and kind.is_packaged()}
     own = {kind for kind in kinds if not kinds & {*kind.__subclasses__()}}
-    assert own == {type(Loss.of(name)) for name in CLASS_LOSSES | NUMBER_LOSSES}
+    here = {type(Loss.of(name)) for name in CLASS_LOSSES | NUMBER_LOSSES | PAIR_LOSSES}
+    assert own == here | {Quantile, EachPosition}  # which are in test_more_losses.py
 
 
 def test_the_loss_of_each_row_needs_a_label_that_fits(spark: SparkSession, rows: DataFrame) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -49,7 +48,8 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tupl
     shapes, several = plan.network.output_shapes, len(plan.network.output_names) > 1
     for name, column in stage._label_columns().items():
         chosen[f"labels/{name}"], is_list = columns.labels(dataset, column, "labelCols" if several else "labelCol")
-        labels[name] = LabelPart(column, is_list, math.prod(shapes[name]), classes, optional=several)
+        wanted = plan.objective.losses[name].labels_a_row(shapes[name])
+        labels[name] = LabelPart(column, is_list, wanted, classes, optional=several)
     weight, validation = (
         stage.getOrDefault(name) if stage.isDefined(name) else "" for name in ("weightCol", "validationIndicatorCol")
     )

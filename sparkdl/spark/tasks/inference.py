@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -100,7 +99,9 @@ def _scores(
         network, objective = specs
         shapes, several = network.output_shapes, objective.several
         truth = {
-            name: decode_labels(next(columns), column, math.prod(shapes[name]), optional=several)
+            name: decode_labels(
+                next(columns), column, objective.losses[name].labels_a_row(shapes[name]), optional=several
+            )
             for name, column in scoring.labels.items()
         }
         parts += truth.values()

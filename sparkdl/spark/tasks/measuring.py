@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -140,7 +139,9 @@ def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) 
     truth = {}
     for name, column in scoring.labels.items():
         held[column] = batch.column(f"labels/{name}")
-        truth[name] = decode_labels(held[column], column, math.prod(shapes[name]), optional=objective.several)
+        truth[name] = decode_labels(
+            held[column], column, objective.losses[name].labels_a_row(shapes[name]), optional=objective.several
+        )
     decoded = [*features.values(), *truth.values()]
     if plan.weight:
         held[plan.weight] = batch.column("weight")

@@ -183,6 +183,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         params = Params(learned, state.optimizer, statistics)
         agreed = exchange.apply(own, params, state.exchange, update, Moment(state.step % steps, steps))
         weights = updated(updated(state.weights, agreed.params.learned), agreed.params.statistics)
+        weights = network.constrained(weights)
         new = State(weights, agreed.params.optimizer, agreed.state, state.step + 1)
         sent = jnp.full(1, agreed.sent * jax.lax.axis_size(WORKERS)).astype(agreed.totals.dtype)
         totals = _stamped(objective.with_sent(agreed.totals, sent), EXCHANGED, state.step, agreed.totals, clock)

@@ -1,0 +1,67 @@
+"""Losses whose labels are not one for each output, through Spark: quantiles of a number, and classes of pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from sparkdl import DeepEstimator, Network, models
+from sparkdl.layers import Dense
+from sparkdl.losses import EachPosition, Quantile
+
+RANDOM = np.random.default_rng(8)
+
+
+def test_quantiles_hold_as_many_labels_as_they_say(spark: SparkSession) -> None:
+    labels = RANDOM.exponential(size=600)
+    rows = spark.createDataFrame([([1.0], float(label)) for label in labels], "features array<double>, label double")
+    estimator = DeepEstimator(
+        network=Network([Dense(3)], input_shape=(1,)),
+        loss=Quantile((0.1, 0.5, 0.9)),
+        optimizer="adam",
+        stepSize=0.02,
+        maxIter=60,
+        batchSize=100,
+        numWorkers=2,
+    )
+    model = estimator.fit(rows)
+    (found,) = {tuple(row.prediction) for row in model.transform(rows).select("prediction").collect()}
+    np.testing.assert_allclose(found, np.quantile(labels, [0.1, 0.5, 0.9]), atol=0.15)
+    scored = model.score_rows(rows).toPandas()
+    apart = scored["label"].to_numpy()[:, None] - np.asarray(found)
+    quantiles = np.array([0.1, 0.5, 0.9])
+    expected = np.maximum(quantiles * apart, (quantiles - 1) * apart).sum(axis=1)
+    np.testing.assert_allclose(scored["loss"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_every_pixel_has_a_class(spark: SparkSession) -> None:
+    images = RANDOM.normal(size=(96, 4, 4, 1))
+    labels = (images[..., 0] > 0).astype(int)
+    rows = spark.createDataFrame(
+        [(image.ravel().tolist(), label.ravel().tolist()) for image, label in zip(images, labels, strict=True)],
+        "pixels array<double>, classes array<int>",
+    )
+    estimator = DeepEstimator(
+        network=models.unet((4, 4, 1), 2, filters=4, depth=1),
+        featuresCols={"image": "pixels"},
+        labelCol="classes",
+        loss=EachPosition(),
+        optimizer="adam",
+        stepSize=0.02,
+        maxIter=25,
+        batchSize=16,
+    )
+    model = estimator.fit(rows)
+    assert model.summary.metric == "accuracy" and (model.summary.history[-1].metric or 0) > 0.9
+    scored = model.transform(rows).toPandas()
+    outputs = np.stack(scored["prediction"].map(np.asarray).to_numpy()).reshape(-1, 16, 2)
+    truth = np.stack(scored["classes"].map(np.asarray).to_numpy())
+    assert (outputs.argmax(axis=2) == truth).mean() > 0.9
+    shifted = outputs - outputs.max(axis=2, keepdims=True)
+    logarithms = shifted - np.log(np.exp(shifted).sum(axis=2, keepdims=True))
+    expected = -np.take_along_axis(logarithms, truth[..., None], axis=2)[..., 0].mean(axis=1)
+    losses = model.score_rows(rows).toPandas()["loss"]
+    np.testing.assert_allclose(losses, expected, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="evaluate has no measures of positions"):
+        model.evaluate(rows)
