@@ -51,6 +51,12 @@ class Optimizer(Spec):
     clip_norm: float | None = field(default=None, kw_only=True)
 
     by_element: ClassVar[bool] = False
+    rests: ClassVar[bool] = False  # whether the rule, where a gradient was and is 0, moves nothing and keeps its state
+
+    @property
+    def moves_named_rows(self) -> bool:
+        """Whether of a large table only those rows need be moved that have a gradient."""
+        return self.rests and not self.weight_decay
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -156,6 +162,7 @@ class SGD(Optimizer):
     """g: stochastic gradient descent."""
 
     by_element = True
+    rests = True
 
     def rule(self) -> optax.GradientTransformation:
         return optax.identity()
@@ -163,12 +170,25 @@ class SGD(Optimizer):
 
 @dataclass(frozen=True)
 class HeavyBall(Optimizer):
-    """Base of the two rules with momentum: u = momentum * u + g."""
+    """Base of the two rules with momentum: u = momentum * u + g.
+
+    Parameters
+    ----------
+    momentum : float, default 0.9
+    lazy : bool, default False
+        Whether rows of an Embedding that a step's batch does not name rest, and their u with them. That is another
+        rule: by the formula they move on.
+    """
 
     by_element = True
 
     momentum: float = 0.9
+    lazy: bool = field(default=False, kw_only=True)
     nesterov: ClassVar[bool]
+
+    @property
+    def moves_named_rows(self) -> bool:
+        return self.lazy
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -197,6 +217,7 @@ class AdaGrad(Optimizer):
     """g / sqrt(initial_accumulator + sum of all g * g + epsilon) (Duchi et al. 2011)."""
 
     by_element = True
+    rests = True
 
     epsilon: float = 1e-10
     initial_accumulator: float = 0.0
@@ -253,13 +274,27 @@ class AdaDelta(Optimizer):
 
 @dataclass(frozen=True)
 class AdaptiveMoments(Optimizer):
-    """Base of Adam's family: m decays by `beta1`, v by `beta2`, and `epsilon` keeps the quotient finite."""
+    """Base of Adam's family: m decays by `beta1`, v by `beta2`, and `epsilon` keeps the quotient finite.
+
+    Parameters
+    ----------
+    beta1, beta2 : float
+    epsilon : float
+    lazy : bool, default False
+        Whether rows of an Embedding that a step's batch does not name rest: neither they, nor their m and v, nor their
+        weights by decay. That is another rule, as PyTorch's SparseAdam is: by the formula they move on.
+    """
 
     by_element = True
 
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    lazy: bool = field(default=False, kw_only=True)
+
+    @property
+    def moves_named_rows(self) -> bool:
+        return self.lazy
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -320,6 +355,11 @@ class LAMB(AdaptiveMoments):
     """Adam and the weight decay, each array's step scaled to the norm of its weights (You et al. 2020, algorithm 2)."""
 
     epsilon: float = 1e-6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.lazy:
+            raise ValueError("lazy of LAMB must be False, since it needs the norm of every array; use Adam.")
 
     def _scaling(self, axis: str | None) -> list[optax.GradientTransformation]:
         return [norms.scale_by_trust_ratio(axis)]

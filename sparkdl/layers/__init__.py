@@ -68,7 +68,7 @@ from sparkdl.layers.pooling import AvgPool as AvgPool
 from sparkdl.layers.pooling import GlobalAvgPool as GlobalAvgPool
 from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
-from sparkdl.layers.preparation import Normalization as Normalization
+from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten
 from sparkdl.layers.shape import Permute as Permute
 from sparkdl.layers.shape import RepeatVector as RepeatVector

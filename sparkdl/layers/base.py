@@ -49,13 +49,16 @@ class Context:
     axis : str or None
         Name of the mesh axis over which the batch is split among workers.
     factored : bool
-        Whether a gradient may be handed over as `Factored`.
+        Whether the gradient of a kernel may be handed over as `Factored`.
+    apart : bool
+        Whether that of a table may be handed over as `TableRows`.
     """
 
     key: Array
     row_weights: Array
     axis: str | None = None
     factored: bool = False
+    apart: bool = False
 
     def sum_over_workers(self, value: Array) -> Array:
         """The sum of every worker's `value`; a layer that needs one is given its worker's whole batch at once."""

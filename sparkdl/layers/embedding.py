@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,8 @@ from jax import lax
 from sparkdl.arrays import INTEGERS
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import Initializer, TruncatedNormal
-from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
+from sparkdl.layers.factored import MOST_ROWS, TableRows
 from sparkdl.layers.merge import Merge
 from sparkdl.specs import check_range
 
@@ -94,6 +96,10 @@ class Embedding(Categories):
     Notes
     -----
     `forward` gives NaN for a category that is not in the table; training and scoring refuse it before.
+
+    Where an optimizer moves rows with a gradient only (SGD and AdaGrad without weight decay, or `lazy=True`), a step
+    of the exchange AllReduce sends, and touches, only the rows of the table that its batch names, unless the table has
+    an l2 or a constraint.
     """
 
     size: int
@@ -129,7 +135,15 @@ class Embedding(Categories):
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        return {"table": jnp.zeros_like(weights["table"]).at[self._ids(x)].add(dy, mode="drop")}
+        return {"table": self._rows_of(x, dy).product()}
+
+    def train_gradient(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
+        if not context.apart or self.l2 or self.constraint is not None or self._every_row > MOST_ROWS:
+            return self.gradient(weights, x, y, dy)
+        return {"table": self._rows_of(x, dy)}
+
+    def _rows_of(self, x: Array, dy: Array) -> TableRows:
+        return TableRows(self._ids(x).reshape(-1), dy.reshape(-1, self.size), self._every_row)
 
 
 @dataclass(frozen=True)

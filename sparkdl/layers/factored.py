@@ -1,18 +1,23 @@
-"""A dense kernel's gradient, left as its two factors until all rows of a step are at hand.
+"""Gradients left as factors until all rows of a step are at hand, and rows of a table that few of a batch name.
 
 The gradient x.T @ dy of a kernel of shape (inputs, outputs) is a sum over rows. While a step adds up parts of a batch,
 it is cheaper to collect the rows of x and dy and to multiply once; and workers may exchange rows instead of products
 where these are fewer numbers (Xie et al. 2015, "Distributed machine learning via sufficient factor broadcasting").
+A table's gradient is such a product too, of rows that are 1 at one place: the numbers of these places will do, and
+where they are few, only the rows of the table that they name need be touched at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+
+MOST_ROWS = 1 << 24  # of a table whose rows are left apart: their numbers travel as float32
 
 
 class Factored(NamedTuple):
@@ -31,30 +36,90 @@ class Factored(NamedTuple):
         """The matrix itself, (inputs, outputs)."""
         return self.rows.T @ self.slopes
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The matrix's."""
+        return self.rows.shape[1], self.slopes.shape[1]
+
+    def scaled(self, factor: Array) -> Self:
+        """The matrix times a number."""
+        return self._replace(slopes=self.slopes * factor)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class TableRows:
+    """The matrix (rows, size) whose row `i` is the sum of the slopes with `ids == i`; other ids have none.
+
+    Attributes
+    ----------
+    ids : Array, shape (batch,)
+    slopes : Array, shape (batch, size)
+    rows : int
+    """
+
+    ids: Array
+    slopes: Array
+    rows: int = field(metadata={"static": True})
+
+    def product(self) -> Array:
+        """The matrix itself."""
+        return jnp.zeros(self.shape, self.slopes.dtype).at[self.ids].add(self.slopes, mode="drop")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The matrix's."""
+        return self.rows, self.slopes.shape[1]
+
+    def scaled(self, factor: Array) -> TableRows:
+        """The matrix times a number."""
+        return replace(self, slopes=self.slopes * factor)
+
+    def merged(self) -> TableRows:
+        """The same with ids that ascend and differ, but for those of no row at the end, whose slopes are zeros."""
+        inside = (self.ids >= 0) & (self.ids < self.rows)
+        order = jnp.argsort(jnp.where(inside, self.ids, self.rows), stable=True)
+        ids = jnp.where(inside, self.ids, self.rows)[order]
+        place = jnp.cumsum(jnp.append(False, ids[1:] != ids[:-1]), dtype=ids.dtype)
+        slopes = jax.ops.segment_sum(self.slopes[order], place, len(ids), indices_are_sorted=True)
+        distinct = jnp.full_like(ids, self.rows).at[place].set(ids, indices_are_sorted=True)
+        return TableRows(distinct, jnp.where((distinct < self.rows)[:, None], slopes, 0), self.rows)
+
+    def taken(self, table: Array) -> Array:
+        """The rows of an array (rows, size) that `merged` ids name, and zeros for those of no row."""
+        return table.at[self.ids].get(mode="fill", fill_value=0, indices_are_sorted=True, unique_indices=False)
+
+    def put(self, table: Array, values: Array) -> Array:
+        """The array with other values in the rows that `merged` ids name."""
+        return table.at[self.ids].set(values, mode="drop", indices_are_sorted=True)
+
 
 def is_factored(part: Any) -> bool:
-    """Whether `part` of a tree is such a pair."""
-    return isinstance(part, Factored)
+    """Whether `part` of a tree is one of these."""
+    return isinstance(part, (Factored, TableRows))
 
 
-def map_factored(function: Callable[[Factored], Any], tree: Any) -> Any:
-    """The tree with `function` of every pair in its place, arrays as they are."""
+def is_table_rows(part: Any) -> bool:
+    """Whether `part` of a tree is rows of a table."""
+    return isinstance(part, TableRows)
+
+
+def map_factored(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with `function` of every one of these in its place, arrays as they are."""
     return jax.tree.map(lambda part: function(part) if is_factored(part) else part, tree, is_leaf=is_factored)
 
 
 def added(one: Any, other: Any) -> Any:
-    """The sum of two trees of one structure; that of two pairs is a pair with the rows of both."""
+    """The sum of two trees of one structure; that of two factored matrices has the rows of both."""
 
     def both(one: Any, other: Any) -> Any:
-        return (
-            Factored(*(jnp.concatenate(each) for each in zip(one, other, strict=True)))
-            if is_factored(one)
-            else one + other
-        )
+        if is_factored(one):
+            return jax.tree.map(lambda *parts: jnp.concatenate(parts), one, other)
+        return one + other
 
     return jax.tree.map(both, one, other, is_leaf=is_factored)
 
 
 def multiplied(tree: Any) -> Any:
-    """The tree with every pair's matrix in its place."""
-    return map_factored(Factored.product, tree)
+    """The tree with every matrix itself in its place."""
+    return map_factored(lambda pair: pair.product(), tree)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jax import Array
 
-from sparkdl.losses.classes import SoftmaxCrossEntropy
+from sparkdl.losses.categorical import SoftmaxCrossEntropy
 from sparkdl.losses.loss import Loss
 
 

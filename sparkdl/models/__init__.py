@@ -1,9 +1,13 @@
 """Ready-made networks: functions of shapes and classes that return a Network or a Graph."""
 
-from sparkdl.models.dense import autoencoder as autoencoder
-from sparkdl.models.dense import mlp as mlp
-from sparkdl.models.dense import tabular_resnet as tabular_resnet
+from sparkdl.models.categories import dlrm as dlrm
+from sparkdl.models.categories import embedded as embedded
+from sparkdl.models.categories import two_tower as two_tower
+from sparkdl.models.categories import wide_and_deep as wide_and_deep
 from sparkdl.models.mobile import mobilenet_v2 as mobilenet_v2
+from sparkdl.models.perceptrons import autoencoder as autoencoder
+from sparkdl.models.perceptrons import mlp as mlp
+from sparkdl.models.perceptrons import tabular_resnet as tabular_resnet
 from sparkdl.models.plain import alexnet as alexnet
 from sparkdl.models.plain import cifar10_tutorial as cifar10_tutorial
 from sparkdl.models.plain import lenet as lenet
@@ -13,7 +17,3 @@ from sparkdl.models.residual import resnet18 as resnet18
 from sparkdl.models.residual import resnet34 as resnet34
 from sparkdl.models.residual import resnet50 as resnet50
 from sparkdl.models.segmentation import unet as unet
-from sparkdl.models.tabular import dlrm as dlrm
-from sparkdl.models.tabular import embedded as embedded
-from sparkdl.models.tabular import two_tower as two_tower
-from sparkdl.models.tabular import wide_and_deep as wide_and_deep

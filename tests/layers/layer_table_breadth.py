@@ -19,7 +19,7 @@ from sparkdl.layers.gates import Highway, SqueezeExcite
 from sparkdl.layers.local import LocallyConnected
 from sparkdl.layers.merge import Distance
 from sparkdl.layers.normalization import GroupNorm, RMSNorm
-from sparkdl.layers.preparation import Normalization
+from sparkdl.layers.scaling import Normalization
 from sparkdl.layers.shape import Permute, RepeatVector
 from sparkdl.layers.spatial import Crop, DepthToSpace, SpaceToDepth, UpSample, ZeroPad
 from sparkdl.layers.transposed import ConvTranspose

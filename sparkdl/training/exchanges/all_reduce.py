@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -10,7 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from sparkdl.layers.factored import Factored, is_factored, map_factored, multiplied
+from sparkdl.arrays import INTEGERS
+from sparkdl.layers.factored import is_factored, is_table_rows, map_factored, multiplied
 from sparkdl.training.exchanges.exchange import (
     WORKERS,
     Agreed,
@@ -31,8 +33,9 @@ from sparkdl.training.exchanges.exchange import (
 class AllReduce(Exchange):
     """Gradients are summed over workers, then divided once by the summed row weights.
 
-    All sums travel as one flat vector: one collective a step instead of one an array. A `Factored` gradient whose rows,
-    of all workers, are fewer numbers than the matrix is exchanged as these rows, and every worker multiplies.
+    All sums travel as one flat vector: one collective a step instead of one an array. A factored gradient whose rows,
+    of all workers, are fewer numbers than the matrix is exchanged as these rows, and every worker multiplies; those of
+    a table are handed on as they are.
 
     Parameters
     ----------
@@ -53,7 +56,7 @@ class AllReduce(Exchange):
     def apply(self, sums: Sums, params: Params, state: Any, update: Update, moment: Moment) -> Agreed:
         workers = lax.psum(1, WORKERS)
         if workers == 1:
-            summed, sent = multiplied(sums), 0.0
+            summed, sent = map_factored(_whole_but_for_tables, sums), 0.0
         elif self.dtype == "bfloat16":
             summed, sent = _rounded_over_workers(multiplied(sums), workers)
         else:
@@ -63,11 +66,11 @@ class AllReduce(Exchange):
 
 
 def _over_workers(sums: Sums, workers: int) -> tuple[Sums, float]:
-    """Everything summed over the workers, and multiplied; and the bytes that took."""
+    """Everything summed over the workers, and multiplied but for tables; and the bytes that took."""
 
-    def smaller(pair: Factored) -> Factored | Array:
-        travelling = workers * (pair.rows.size + pair.slopes.size)
-        return pair if travelling < pair.rows.shape[1] * pair.slopes.shape[1] else pair.product()
+    def smaller(pair: Any) -> Any:
+        travelling = workers * sum(part.size for part in jax.tree.leaves(pair))
+        return _as_numbers(pair) if travelling < math.prod(pair.shape) else pair.product()
 
     leaves, structure = jax.tree.flatten(map_factored(smaller, sums), is_leaf=is_factored)
     pairs, arrays = ([leaf for leaf in leaves if is_factored(leaf) is kind] for kind in (True, False))
@@ -84,9 +87,25 @@ def _over_workers(sums: Sums, workers: int) -> tuple[Sums, float]:
         flat, restore = ravel_pytree(pairs)
         everyone = jax.vmap(restore)(lax.all_gather(flat, WORKERS)) if pairs else []
         sent += gathered_bytes(flat.nbytes, workers)
-    products = (Factored(*(part.reshape(-1, part.shape[-1]) for part in pair)).product() for pair in everyone)
+    joined = jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), everyone)
+    products = iter([_whole_but_for_tables(_with_ids(pair)) for pair in joined])
     merged = [next(products) if is_factored(leaf) else next(summed) for leaf in leaves]
     return jax.tree.unflatten(structure, merged), sent
+
+
+def _as_numbers(pair: Any) -> Any:
+    """With ids as floats, which they are exactly, so that all can be one vector."""
+    return replace(pair, ids=pair.ids.astype(pair.slopes.dtype)) if is_table_rows(pair) else pair
+
+
+def _with_ids(pair: Any) -> Any:
+    """The inverse."""
+    return replace(pair, ids=pair.ids.astype(INTEGERS)) if is_table_rows(pair) else pair
+
+
+def _whole_but_for_tables(pair: Any) -> Any:
+    """The matrix, or rows of a table that are fewer than it has."""
+    return pair if is_table_rows(pair) and len(pair.ids) < pair.rows else pair.product()
 
 
 def _rounded_over_workers(sums: Sums, workers: int) -> tuple[Sums, float]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from sparkdl.layers.factored import is_factored
 from sparkdl.optimizers import Optimizer
 from sparkdl.specs import Spec
 
@@ -151,5 +152,9 @@ def reciprocal(weight: Array) -> Array:
 
 
 def scaled(tree: Any, factor: Array) -> Any:
-    """Every array of a tree times a number."""
-    return jax.tree.map(lambda part: part * factor.astype(part.dtype), tree)
+    """Every array of a tree, or factored matrix, times a number."""
+
+    def times(part: Any) -> Any:
+        return part.scaled(factor.astype(part.slopes.dtype)) if is_factored(part) else part * factor.astype(part.dtype)
+
+    return jax.tree.map(times, tree, is_leaf=is_factored)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context
-from sparkdl.layers.factored import Factored, is_factored
+from sparkdl.layers.factored import is_factored
 from sparkdl.network import BaseNetwork
 from sparkdl.training.data.batches import Rows
 
@@ -64,7 +64,7 @@ def summed_over_parts(sums: Callable[[Array, Rows], Any], parts: int, rows: Rows
     """`sums(part, rows)` added up over `parts` parts of the rows, missing ones being zeros.
 
     A loop, not one part written after the other: XLA then gives every part the same memory. Where `sums` leaves
-    `Factored` gradients, their rows are collected instead.
+    factored gradients, their rows are collected instead.
     """
     if parts == 1:
         return sums(jnp.int32(0), rows)
@@ -74,7 +74,7 @@ def summed_over_parts(sums: Callable[[Array, Rows], Any], parts: int, rows: Rows
         padding = [(0, parts * size - array.shape[0]), *[(0, 0)] * (array.ndim - 1)]
         return jnp.pad(array, padding).reshape(parts, size, *array.shape[1:])
 
-    def add(total: list[Array], part: tuple[Array, Rows]) -> tuple[list[Array], list[Factored]]:
+    def add(total: list[Array], part: tuple[Array, Rows]) -> tuple[list[Array], list[Any]]:
         leaves = jax.tree.leaves(sums(*part), is_leaf=is_factored)
         arrays = [leaf for leaf in leaves if not is_factored(leaf)]
         return jax.tree.map(jnp.add, total, arrays), [leaf for leaf in leaves if is_factored(leaf)]
@@ -85,7 +85,7 @@ def summed_over_parts(sums: Callable[[Array, Rows], Any], parts: int, rows: Rows
     zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in leaves if not is_factored(leaf)]
     added, collected = jax.lax.scan(add, zeros, inputs)
     arrays = iter(added)
-    pairs = iter([Factored(*(array.reshape(-1, array.shape[-1]) for array in pair)) for pair in collected])
+    pairs = iter(jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), collected))
     return jax.tree.unflatten(structure, [next(pairs) if is_factored(leaf) else next(arrays) for leaf in leaves])
 
 

@@ -39,6 +39,7 @@ def program_of(plan: Training, steps: int, mesh: Mesh) -> Program:
         dtype=plan.dtype,
         steps=steps,
         total_steps=steps * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
+        apart=optimizer.moves_named_rows and Exchange.of(plan.exchange).takes_factored,
     )
 
 

@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from sparkdl.arrays import Parts
+from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
-from sparkdl.layers.factored import multiplied
+from sparkdl.layers.factored import is_factored, multiplied
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.optimizers import Optimizer
@@ -26,6 +25,7 @@ from sparkdl.training.data.batches import Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
 from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
+from sparkdl.training.step.tables import apply_update
 from sparkdl.weights import updated
 
 Clock = tuple[Callable[[int, Any], Any], int]
@@ -88,6 +88,8 @@ class Program(NamedTuple):
         the weights' own.
     steps, total_steps : int
         Of an epoch and, where the schedule looks at it, of the run.
+    apart : bool
+        Whether the gradient of a table is left as the rows that a batch names (see `Optimizer.moves_named_rows`).
     """
 
     network: BaseNetwork
@@ -98,6 +100,7 @@ class Program(NamedTuple):
     dtype: str | None = None
     steps: int = 1
     total_steps: int = 1
+    apart: bool = False
 
 
 def initial_state(
@@ -134,7 +137,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
     With `several`, the step is that of several runs: state (after its axis of workers), settings and totals have an
     axis of runs, and so have, with `own_rows`, the rows after their first.
     """
-    network, objective, optimizer, exchange, mesh, dtype, steps, total_steps = program
+    network, objective, optimizer, exchange, mesh, dtype, steps, total_steps, _ = program
     platform = mesh.devices.flat[0].platform
 
     def objective_penalty(learned: Any, weights: Any) -> Any:
@@ -154,13 +157,14 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
 
         def sums(part: Array, rows: Rows) -> tuple[Sums, Any]:
             x, row_weights = network.read(rows.features, dtype or wide), rows.weights
-            context = Context(jax.random.fold_in(key, part), row_weights, axis, factored=platform == "cpu")
+            own_key = jax.random.fold_in(key, part)
+            context = Context(own_key, row_weights, axis, platform == "cpu", program.apart)
             outputs, kept = network.train_forward(weights, x, context)
             y = network.named(jax.tree.map(lambda array: array.astype(wide), outputs))
             delta = network.joined(objective.delta(y, rows.labels, row_weights, shares))
             dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, outputs)
             _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
-            gradient = jax.tree.map(lambda array: array.astype(wide), gradient)
+            gradient = jax.tree.map(lambda part: part if part.dtype == INTEGERS else part.astype(wide), gradient)
             statistics = network.new_statistics(state.weights, kept)
             return Sums(gradient, objective.totals(y, rows.labels, row_weights, shares)), statistics
 
@@ -176,9 +180,9 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
 
         def update(params: Params, mean_gradient: Any) -> Params:
             own_pull = exchange.part(pull, jax.lax.axis_index(WORKERS), mesh.size)
-            mean_gradient = jax.tree.map(jnp.add, mean_gradient, own_pull)
-            changes, optimizer = transformation.update(mean_gradient, params.optimizer, params.learned)
-            return Params(optax.apply_updates(params.learned, changes), optimizer, params.statistics)
+            mean_gradient = jax.tree.map(_with_pull, mean_gradient, own_pull, is_leaf=is_factored)
+            learned, optimizer = apply_update(transformation, mean_gradient, params.optimizer, params.learned)
+            return Params(learned, optimizer, params.statistics)
 
         params = Params(learned, state.optimizer, statistics)
         agreed = exchange.apply(own, params, state.exchange, update, Moment(state.step % steps, steps))
@@ -292,6 +296,11 @@ def _for_each(function: Callable[..., Any], own_rows: bool) -> Callable[..., Any
         return jax.lax.map(lambda each: function(*each, rows), tuple(own))
 
     return in_turn
+
+
+def _with_pull(gradient: Any, pull: Array) -> Any:
+    """A gradient and that of regularization, which has none for tables whose rows are left apart."""
+    return gradient if is_factored(gradient) else gradient + pull
 
 
 def _drop_axis(stacked: Any) -> Any:

@@ -20,7 +20,7 @@ from sparkdl.layers import (
     Normalization,
     Relu,
 )
-from sparkdl.models.dense import mlp
+from sparkdl.models.perceptrons import mlp
 from sparkdl.network import Network
 
 NUMBERS = "numbers"  # the input of all numbers

@@ -1,0 +1,44 @@
+"""An update of a few rows of large tables, which touches no others, of theirs or of what the optimizer keeps beside.
+
+AdaGrad's sums of squares, for one, have an array like the table; its rows are taken, moved and put back with the
+table's own. What the optimizer computes is what it would of the whole table, for those rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import optax
+
+from sparkdl.layers.factored import is_table_rows
+
+
+def apply_update(
+    transformation: optax.GradientTransformation, gradient: Any, state: Any, learned: Any
+) -> tuple[Any, Any]:
+    """(learned, state) after a step by a gradient in which tables may have `TableRows`.
+
+    Rows that these do not name stay as they are, whatever the optimizer would have done to them.
+    """
+    leaves, structure = jax.tree.flatten(gradient, is_leaf=is_table_rows)
+    if not any(map(is_table_rows, leaves)):
+        changes, state = transformation.update(gradient, state, learned)
+        return optax.apply_updates(learned, changes), state
+    merged = [leaf.merged() if is_table_rows(leaf) else leaf for leaf in leaves]
+    slopes = jax.tree.unflatten(structure, [leaf.slopes if is_table_rows(leaf) else leaf for leaf in merged])
+    rows = jax.tree.unflatten(structure, merged)
+    few = jax.tree.map(_taken, learned, rows)
+    of_state = optax.tree.map_params(transformation, lambda array, own: own, state, rows)  # beside what it is kept
+    changes, moved_state = transformation.update(slopes, jax.tree.map(_taken, state, of_state), few)
+    moved = optax.apply_updates(few, changes)
+    learned = jax.tree.map(_put_back, learned, moved, rows)
+    return learned, jax.tree.map(_put_back, state, moved_state, of_state)
+
+
+def _taken(array: Any, rows: Any) -> Any:
+    return rows.taken(array) if is_table_rows(rows) else array
+
+
+def _put_back(array: Any, moved: Any, rows: Any) -> Any:
+    return rows.put(array, moved) if is_table_rows(rows) else moved
