@@ -16,4 +16,6 @@ from sparkdl.models.residual import resnet as resnet
 from sparkdl.models.residual import resnet18 as resnet18
 from sparkdl.models.residual import resnet34 as resnet34
 from sparkdl.models.residual import resnet50 as resnet50
+from sparkdl.models.schema import normalization as normalization
+from sparkdl.models.schema import tabular as tabular
 from sparkdl.models.segmentation import unet as unet

@@ -1,0 +1,102 @@
+"""Networks from the schema of a DataFrame: what one pass learns of its columns, and that the estimator takes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.ml.feature import StringIndexer
+from pyspark.sql import DataFrame, SparkSession
+
+from sparkdl import DeepClassificationModel, DeepClassifier, Network, models
+from sparkdl.layers import Dense, Embedding, HashedEmbedding
+
+RANDOM = np.random.default_rng(12)
+ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """Rows whose class depends on a string, a number of a category, and an amount of large mean."""
+    city = RANDOM.integers(0, 6, ROWS)
+    rooms = RANDOM.integers(0, 4, ROWS)
+    amount = RANDOM.normal(size=ROWS)
+    return pd.DataFrame(
+        {
+            "city": [f"city {each}" for each in city],
+            "rooms": rooms,
+            "amount.eur": 50_000 + 9_000 * amount,
+            "same": 3.0,
+            "label": ((city % 2 * 2 - 1) + (rooms > 1) + amount > 0.3).astype(int),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession, table: pd.DataFrame) -> DataFrame:
+    return spark.createDataFrame(table).withColumnRenamed("amount.eur", "amount").cache()
+
+
+@pytest.mark.parametrize(
+    ("network", "options"),
+    [
+        ("wide_and_deep", {"units": (16,), "crosses": [("city", "rooms")], "cross_rows": 64}),
+        ("mlp", {"units": (16,)}),
+        ("tabular_resnet", {"width": 16, "hidden": 16, "blocks": 1}),
+    ],
+)
+def test_a_network_from_the_schema_learns(rows: DataFrame, network: str, options: dict[str, object]) -> None:
+    graph, columns = models.tabular(rows, ["city", "rooms"], ["amount", "same"], 2, network, **options)
+    assert columns == {"city": "city", "rooms": "rooms", "numbers": ["amount", "same"]}
+    classifier = DeepClassifier(
+        network=graph, featuresCols=columns, optimizer="adam", stepSize=0.02, maxIter=20, batchSize=50
+    )
+    assert classifier.fit(rows).evaluate(rows).accuracy > 0.93
+
+
+def test_means_and_variances_lie_in_the_weights_of_a_saved_model(
+    rows: DataFrame, table: pd.DataFrame, tmp_path: object
+) -> None:
+    layer = models.normalization(rows, ["amount", "same"])
+    numbers = table[["amount.eur", "same"]]
+    np.testing.assert_allclose(layer.mean, numbers.mean(), rtol=1e-12)
+    np.testing.assert_allclose(layer.variance, numbers.var(ddof=0), rtol=1e-9)
+    network = Network([layer, Dense(2)], input_shape=(2,))
+    classifier = DeepClassifier(network=network, featuresCols=["amount", "same"], maxIter=2, stepSize=0.5)
+    classifier.fit(rows).write().overwrite().save(f"{tmp_path}/model")
+    loaded = DeepClassificationModel.load(f"{tmp_path}/model")
+    np.testing.assert_allclose(loaded.weights["normalization_0"]["mean"], numbers.mean(), rtol=1e-6)
+
+
+def test_what_a_string_indexer_counted_is_taken(rows: DataFrame) -> None:
+    indexed = StringIndexer(inputCol="city", outputCol="index").fit(rows).transform(rows).limit(3)
+    graph, _ = models.tabular(indexed, ["index", "city"], network="mlp")
+    table, strings = (graph.nodes[f"vector_{name}"][0] for name in ("index", "city"))
+    assert isinstance(table, Embedding) and (table.rows, table.unknown) == (6, True)
+    assert isinstance(strings, HashedEmbedding) and strings.rows == 4096
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"categorical": ["town"]}, "categorical names column 'town', which is not there; the columns are city,"),
+        ({"numeric": ["city"]}, "numeric must name columns of numbers, received 'city' of type string"),
+        ({"categorical": ["amount"]}, "categorical column 'amount' must hold whole numbers, received fractions"),
+        ({}, "categorical and numeric must name at least one column"),
+        ({"numeric": ["same"], "network": "transformer"}, "network must be one of wide_and_deep, dlrm, mlp"),
+    ],
+)
+def test_columns_that_will_not_do_are_refused(rows: DataFrame, given: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        models.tabular(rows, **given)  # type: ignore[arg-type]
+
+
+def test_columns_without_usable_numbers_are_refused(spark: SparkSession) -> None:
+    bad = spark.sql("select cast(null as double) as gone, double('inf') as endless, -1 as below")
+    for given, message in (
+        ({"numeric": ["gone"]}, "numeric column 'gone' must hold finite numbers, received nothing but nulls"),
+        ({"numeric": ["endless"]}, "numeric column 'endless' must hold finite numbers, received infinite ones"),
+        ({"categorical": ["below"]}, "categorical column 'below' must hold numbers from 0, received -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.tabular(bad, **given)  # type: ignore[arg-type]
