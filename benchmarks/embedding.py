@@ -48,7 +48,7 @@ class Run:
         network = Network([Embedding(rows, SIZE), Dense(1)], input_shape=())
         mesh = Mesh(np.array(jax.devices()[:workers]), (WORKERS,))
         objective = Objective.of(SquaredError(), None, network.output_names)
-        program = Program(network, objective, optimizer, AllReduce(), mesh, apart=apart)
+        program = Program(network, objective, optimizer, AllReduce(), mesh, apart=apart, adds_up=optimizer.adds_up)
         ones = np.ones(BATCH, np.float32)
         self.batches = [place(Rows({FEATURES: ids}, {LABEL: labels}, ones), mesh) for ids, labels in batches(rows)]
         self.settings = Settings.of(optimizer, STEP_SIZE, 0)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from sparkdl.arrays import Parts
 from sparkdl.losses import Loss
@@ -16,6 +17,36 @@ from sparkdl.specs import Named
 
 NO_CLASS = -1  # in place of a class where a row has no label; elsewhere that is NaN
 SENT, PENALTY, FIRST = 3, 4, 5  # places in totals: bytes sent; of several outputs the penalty, then three of each
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Those of a compiled step, over whose axis of the mesh a batch is split; None for one that is alone.
+
+    Attributes
+    ----------
+    axis : str or None
+    """
+
+    axis: str | None = None
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return lax.axis_size(self.axis) if self.axis else 1
+
+    def gather(self, rows: Any) -> Any:
+        """Arrays of rows of all workers, in their order."""
+        if not self.axis:
+            return rows
+        return jax.tree.map(lambda array: lax.all_gather(array, self.axis, tiled=True), rows)
+
+    def own(self, array: Array) -> Array:
+        """This worker's rows of such an array."""
+        if not self.axis:
+            return array
+        size = len(array) // self.count
+        return lax.dynamic_slice_in_dim(array, lax.axis_index(self.axis) * size, size)
 
 
 @dataclass(frozen=True)
@@ -73,6 +104,11 @@ class Objective:
         return len(self.losses) > 1
 
     @property
+    def whole_batch(self) -> bool:
+        """Whether a loss looks at all rows of a batch at once."""
+        return any(loss.whole_batch for loss in self.losses.values())
+
+    @property
     def size(self) -> int:
         """Numbers in `totals`, that of the bytes sent among them."""
         return FIRST + 3 * len(self.losses) if self.several else SENT + 1
@@ -119,6 +155,15 @@ class Objective:
                 loss.check(shapes[name])
             except ValueError as error:
                 raise ValueError(f"Output {name!r}: {error}" if self.several else str(error)) from None
+
+    def check_rows_alone(self, method: str) -> None:
+        """ValueError from a method that takes rows by themselves, if a loss compares those of a batch."""
+        for loss in self.losses.values():
+            if loss.whole_batch:
+                raise ValueError(
+                    f"{method} takes rows by themselves, but {type(loss).__name__} compares the rows of a batch; see "
+                    "validation_loss in the summary."
+                )
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -170,21 +215,27 @@ class Objective:
             for (name, weight), labelled in zip(self.weights.items(), each, strict=True)
         }
 
-    def delta(self, y: Parts, labels: Parts, row_weights: Array, shares: Parts) -> Parts:
+    def delta(self, y: Parts, labels: Parts, row_weights: Array, shares: Parts, workers: Workers) -> Parts:
         """The derivative by y of the sum over rows of weight times loss."""
         found = {}
         for name, loss in self.losses.items():
             weights = self._weights(labels[name], row_weights) * shares[name] if self.several else row_weights
-            found[name] = loss.delta(y[name], _as_labels(labels[name], y[name]), weights)
+            given = y[name], _as_labels(labels[name], y[name]), weights
+            if loss.whole_batch:
+                found[name] = workers.own(loss.delta(*workers.gather(given)))
+            else:
+                found[name] = loss.delta(*given)
         return found
 
-    def totals(self, y: Parts, labels: Parts, row_weights: Array, shares: Mapping[str, Any]) -> Array:
+    def totals(self, y: Parts, labels: Parts, row_weights: Array, shares: Mapping[str, Any], workers: Workers) -> Array:
         """Sums over rows: of weight times loss, weight times metric, and weight; of several outputs, see `size`."""
         each = []
         for name, loss in self.losses.items():
             own = self._weights(labels[name], row_weights)
-            truth = _as_labels(labels[name], y[name])
-            each.append((loss.value(y[name], truth, own), loss.metric_sum(y[name], truth, own), own.sum()))
+            given, count = (y[name], _as_labels(labels[name], y[name]), own), 1
+            if loss.whole_batch:  # of all rows, of which each worker then has an equal part
+                given, count = workers.gather(given), workers.count
+            each.append((loss.value(*given) / count, loss.metric_sum(*given) / count, own.sum()))
         if not self.several:
             return jnp.stack(each[0])
         objective = sum(shares[name] * loss for name, (loss, _, _) in zip(self.losses, each, strict=True))

@@ -52,11 +52,29 @@ class Optimizer(Spec):
 
     by_element: ClassVar[bool] = False
     rests: ClassVar[bool] = False  # whether the rule, where a gradient was and is 0, moves nothing and keeps its state
+    is_linear: ClassVar[bool] = False  # whether it keeps no state, and moves by a multiple of the gradient
 
     @property
     def moves_named_rows(self) -> bool:
         """Whether of a large table only those rows need be moved that have a gradient."""
-        return self.rests and not self.weight_decay
+        return self.says("rests") and not self.weight_decay
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the step of a sum of gradients is the sum of their steps, whatever the weights are."""
+        return self.says("is_linear") and not (
+            self.weight_decay or self.clip_value or self.clip_layer_norm or self.clip_norm
+        )
+
+    @classmethod
+    def says(cls, what: str) -> bool:
+        """Whether the class says so of its rule, itself or where it has the rule from."""
+        for one in cls.__mro__:
+            if what in vars(one):
+                return bool(vars(one)[what])
+            if {"rule", "decayed_rule", "transformation"} & vars(one).keys():
+                return False
+        return False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,6 +181,7 @@ class SGD(Optimizer):
 
     by_element = True
     rests = True
+    is_linear = True
 
     def rule(self) -> optax.GradientTransformation:
         return optax.identity()

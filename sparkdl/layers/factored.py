@@ -64,7 +64,7 @@ class TableRows:
 
     def product(self) -> Array:
         """The matrix itself."""
-        return jnp.zeros(self.shape, self.slopes.dtype).at[self.ids].add(self.slopes, mode="drop")
+        return self.add_to(jnp.zeros(self.shape, self.slopes.dtype))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,6 +84,10 @@ class TableRows:
         slopes = jax.ops.segment_sum(self.slopes[order], place, len(ids), indices_are_sorted=True)
         distinct = jnp.full_like(ids, self.rows).at[place].set(ids, indices_are_sorted=True)
         return TableRows(distinct, jnp.where((distinct < self.rows)[:, None], slopes, 0), self.rows)
+
+    def add_to(self, table: Array) -> Array:
+        """The sum of an array (rows, size) and the matrix."""
+        return table.at[self.ids].add(self.slopes, mode="drop")
 
     def taken(self, table: Array) -> Array:
         """The rows of an array (rows, size) that `merged` ids name, and zeros for those of no row."""

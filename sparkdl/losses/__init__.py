@@ -23,3 +23,4 @@ from sparkdl.losses.pairs import Contrastive as Contrastive
 from sparkdl.losses.pairs import PairwiseLogistic as PairwiseLogistic
 from sparkdl.losses.pairs import Triplet as Triplet
 from sparkdl.losses.positions import EachPosition as EachPosition
+from sparkdl.losses.retrieval import InBatchSoftmax as InBatchSoftmax

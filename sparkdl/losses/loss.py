@@ -40,6 +40,7 @@ class Loss(Spec):
     gives_probabilities: ClassVar[bool] = False  # whether `predict` does
     metric: ClassVar[str] = "mse"
     least_outputs: ClassVar[int] = 1
+    whole_batch: ClassVar[bool] = False  # whether a row's loss depends on the other rows, of all workers
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)

@@ -19,6 +19,7 @@ from sparkdl.layers import (
     Layer,
     Normalization,
     Relu,
+    Stack,
 )
 from sparkdl.models.perceptrons import mlp
 from sparkdl.network import Network
@@ -156,11 +157,12 @@ def two_tower(
     size: int = 32,
     units: Sequence[int] = (64,),
     normalize: bool = True,
+    pairs: bool = False,
 ) -> Graph:
     """Two networks whose vectors are near where a query and an item go together (Yi et al. 2019).
 
     The node "query" puts out the vector of a query, such as a user, and "item" that of an item: after training,
-    `network.up_to("item")` alone gives items' vectors. The output "score" is their dot product.
+    `network.up_to("item")` alone gives items' vectors.
 
     Parameters
     ----------
@@ -172,6 +174,9 @@ def two_tower(
         Of both perceptrons.
     normalize : bool, default True
         Whether the vectors have length 1.
+    pairs : bool, default False
+        Whether the output is "pair", both vectors as the loss InBatchSoftmax reads them, in place of "score", their dot
+        product.
     """
     shared = sorted(queries.keys() & items.keys())
     if shared:
@@ -186,8 +191,9 @@ def two_tower(
         nodes |= vectors
         last: list[Layer] = [L2Normalize()] if normalize else []
         nodes[tower] = (Network([*mlp((1,), size, units).layers, *last]), joined)
-    nodes["score"] = (Dot(), "query", "item")
-    return Graph(inputs, nodes, "score")
+    output = "pair" if pairs else "score"
+    nodes[output] = (Stack() if pairs else Dot(), "query", "item")
+    return Graph(inputs, nodes, output)
 
 
 def vector_size(rows: int) -> int:

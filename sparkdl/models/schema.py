@@ -73,11 +73,6 @@ def tabular(
     ------
     ValueError
         A column is missing, of another type, or holds nothing that can be used; or there is no such network.
-
-    Examples
-    --------
-    >>> network, columns = models.tabular(rows, ["city"], ["age", "income"], outputs=2)  # doctest: +SKIP
-    >>> classifier = DeepClassifier(network=network, featuresCols=columns)  # doctest: +SKIP
     """
     if network not in BUILDERS:
         raise ValueError(f"network must be one of {', '.join(BUILDERS)}, received {network!r}.")

@@ -106,6 +106,7 @@ class RowScoring(DeepParams, Saved):
         """
         columns.check_frame(dataset, "score_rows")
         self._objective().check(self.getNetwork().output_shapes)
+        self._objective().check_rows_alone("score_rows")
         columns.check_outputs(dataset, list(self._scoring({}, {}, lossCol).loss_columns.values()))
         return self._scored(dataset, {}, {}, lossCol)
 

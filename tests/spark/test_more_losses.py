@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from sparkdl import DeepEstimator, Network, models
 from sparkdl.layers import Dense
-from sparkdl.losses import EachPosition, Quantile
+from sparkdl.losses import EachPosition, InBatchSoftmax, Quantile
 
 RANDOM = np.random.default_rng(8)
 
@@ -65,3 +65,28 @@ def test_every_pixel_has_a_class(spark: SparkSession) -> None:
     np.testing.assert_allclose(losses, expected, rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="evaluate has no measures of positions"):
         model.evaluate(rows)
+
+
+def test_two_towers_choose_among_the_rows_of_all_workers(spark: SparkSession) -> None:
+    users = RANDOM.integers(0, 20, 400)
+    films = (users * 2 + RANDOM.integers(0, 2, 400)) % 16
+    pairs = zip(users.tolist(), films.tolist(), strict=True)
+    rows = spark.createDataFrame(list(pairs), "user int, film int")
+    network = models.two_tower({"user": 20}, {"film": 16}, size=6, units=(8,), pairs=True)
+    estimator = DeepEstimator(
+        network=network,
+        featuresCols={"user": "user", "film": "film"},
+        labelCol="film",
+        loss=InBatchSoftmax(0.1),
+        optimizer="adam",
+        stepSize=0.02,
+        maxIter=15,
+        batchSize=50,
+        numWorkers=2,
+    )
+    model = estimator.fit(rows)
+    assert model.summary.history[-1].loss < 0.7 * model.summary.history[0].loss
+    with pytest.raises(ValueError, match="evaluate takes rows by themselves, but InBatchSoftmax compares the rows"):
+        model.evaluate(rows)
+    with pytest.raises(ValueError, match="score_rows takes rows by themselves"):
+        model.score_rows(rows)

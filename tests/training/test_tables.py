@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from sparkdl import Graph, Network, Same, training
@@ -144,6 +145,16 @@ def test_several_workers_are_lazy_alike() -> None:
 )
 def test_what_moves_every_row_is_given_every_row(optimizer: Optimizer, few: bool) -> None:
     assert optimizer.moves_named_rows == few
+
+
+def test_a_rule_of_ones_own_says_by_itself_what_it_does() -> None:
+    class Shrinking(SGD):
+        def rule(self) -> Any:
+            return optax.chain(optax.identity(), optax.add_decayed_weights(0.1))
+
+    assert SGD().moves_named_rows and SGD().adds_up
+    assert not Shrinking().moves_named_rows and not Shrinking().adds_up
+    assert not SGD(clip_norm=1.0).adds_up and SGD(clip_norm=1.0).moves_named_rows
 
 
 def test_a_table_that_is_pulled_at_is_moved_as_a_whole() -> None:

@@ -54,7 +54,7 @@ class ShardedAllReduce(Exchange):
     sharded = True
 
     def check(self, optimizer: Optimizer) -> None:
-        if not _moves_by_element(type(optimizer)):
+        if not optimizer.says("by_element"):
             raise ValueError(
                 "ShardedAllReduce cuts arrays into parts, which takes an optimizer whose class says by_element = True, "
                 f"received {type(optimizer).__name__}; say so there if its rule looks at no element but the one that "
@@ -86,16 +86,6 @@ class ShardedAllReduce(Exchange):
         learned = jax.tree.map(_join_parts, everyone, params.learned)
         sent = jnp.float32(gathered_bytes(flat.nbytes + moved.nbytes, workers))
         return Agreed(new._replace(learned=learned), state, totals, sent)
-
-
-def _moves_by_element(kind: type) -> bool:
-    """Whether a class of optimizers says so, itself or where it has its rule from."""
-    for one in kind.__mro__:
-        if "by_element" in vars(one):
-            return bool(vars(one)["by_element"])
-        if {"rule", "decayed_rule", "transformation"} & vars(one).keys():
-            return False
-    return False
 
 
 def _cut(array: Array, workers: int) -> Array:

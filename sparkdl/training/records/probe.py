@@ -11,7 +11,7 @@ from jax import Array
 
 from sparkdl.layers.base import Context, Weights
 from sparkdl.network import BaseNetwork
-from sparkdl.objective import Objective
+from sparkdl.objective import Objective, Workers
 from sparkdl.training.data.batches import Rows
 from sparkdl.weights import named_arrays, updated
 
@@ -66,7 +66,7 @@ def make_probe(network: BaseNetwork, objective: Objective, dtype: str | None = N
         x = network.read(rows.features, dtype or wide)
         outputs, kept = network.train_forward(weights, x, context)
         y = network.named(jax.tree.map(lambda array: array.astype(wide), outputs))
-        delta = network.joined(objective.delta(y, rows.labels, row_weights, shares))
+        delta = network.joined(objective.delta(y, rows.labels, row_weights, shares, Workers()))
         dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, outputs)
         _, sums = network.train_backward(weights, x, outputs, dy, kept, context, False)
 

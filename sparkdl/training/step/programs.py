@@ -40,6 +40,7 @@ def program_of(plan: Training, steps: int, mesh: Mesh) -> Program:
         steps=steps,
         total_steps=steps * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
         apart=optimizer.moves_named_rows and Exchange.of(plan.exchange).takes_factored,
+        adds_up=optimizer.adds_up,
     )
 
 

@@ -19,7 +19,7 @@ from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
 from sparkdl.layers.factored import is_factored, multiplied
 from sparkdl.network import BaseNetwork
-from sparkdl.objective import Objective
+from sparkdl.objective import Objective, Workers
 from sparkdl.optimizers import Optimizer
 from sparkdl.training.data.batches import Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
@@ -90,6 +90,8 @@ class Program(NamedTuple):
         Of an epoch and, where the schedule looks at it, of the run.
     apart : bool
         Whether the gradient of a table is left as the rows that a batch names (see `Optimizer.moves_named_rows`).
+    adds_up : bool
+        That of the optimizer.
     """
 
     network: BaseNetwork
@@ -101,6 +103,7 @@ class Program(NamedTuple):
     steps: int = 1
     total_steps: int = 1
     apart: bool = False
+    adds_up: bool = False
 
 
 def initial_state(
@@ -137,7 +140,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
     With `several`, the step is that of several runs: state (after its axis of workers), settings and totals have an
     axis of runs, and so have, with `own_rows`, the rows after their first.
     """
-    network, objective, optimizer, exchange, mesh, dtype, steps, total_steps, _ = program
+    network, objective, optimizer, exchange, mesh, dtype, steps, total_steps, *_ = program
     platform = mesh.devices.flat[0].platform
 
     def objective_penalty(learned: Any, weights: Any) -> Any:
@@ -161,15 +164,15 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
             context = Context(own_key, row_weights, axis, platform == "cpu", program.apart)
             outputs, kept = network.train_forward(weights, x, context)
             y = network.named(jax.tree.map(lambda array: array.astype(wide), outputs))
-            delta = network.joined(objective.delta(y, rows.labels, row_weights, shares))
+            delta = network.joined(objective.delta(y, rows.labels, row_weights, shares, Workers(axis)))
             dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, outputs)
             _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
             gradient = jax.tree.map(lambda part: part if part.dtype == INTEGERS else part.astype(wide), gradient)
             statistics = network.new_statistics(state.weights, kept)
-            return Sums(gradient, objective.totals(y, rows.labels, row_weights, shares)), statistics
+            return Sums(gradient, objective.totals(y, rows.labels, row_weights, shares, Workers(axis))), statistics
 
         row = jax.eval_shape(lambda one: network.read(one, dtype or wide), _one_row(rows.features))
-        parts = number_of_parts(network, weights, row, rows.weights.shape[0], platform)
+        parts = 1 if objective.whole_batch else number_of_parts(network, weights, row, len(rows.weights), platform)
         own, statistics = summed_over_parts(sums, parts, rows)
 
         own = own if exchange.takes_factored else multiplied(own)
@@ -181,7 +184,9 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         def update(params: Params, mean_gradient: Any) -> Params:
             own_pull = exchange.part(pull, jax.lax.axis_index(WORKERS), mesh.size)
             mean_gradient = jax.tree.map(_with_pull, mean_gradient, own_pull, is_leaf=is_factored)
-            learned, optimizer = apply_update(transformation, mean_gradient, params.optimizer, params.learned)
+            learned, optimizer = apply_update(
+                transformation, mean_gradient, params.optimizer, params.learned, program.adds_up
+            )
             return Params(learned, optimizer, params.statistics)
 
         params = Params(learned, state.optimizer, statistics)
@@ -211,7 +216,7 @@ def make_validation(network: BaseNetwork, objective: Objective, mesh: Mesh, seve
     def validate_run(weights: Any, rows: Rows) -> Array:
         wide = _float_type(weights)
         y = network.named(network.forward(weights, network.read(rows.features, wide)))
-        totals = objective.totals(y, rows.labels, rows.weights.astype(wide), objective.weights)
+        totals = objective.totals(y, rows.labels, rows.weights.astype(wide), objective.weights, Workers(WORKERS))
         return objective.penalized(jax.lax.psum(totals, WORKERS), network.penalty(weights))
 
     def validate(stacked: Any, rows: Rows) -> Array:

@@ -6,25 +6,32 @@ table's own. What the optimizer computes is what it would of the whole table, fo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from sparkdl.layers.factored import is_table_rows
 
 
 def apply_update(
-    transformation: optax.GradientTransformation, gradient: Any, state: Any, learned: Any
+    transformation: optax.GradientTransformation, gradient: Any, state: Any, learned: Any, adds_up: bool = False
 ) -> tuple[Any, Any]:
     """(learned, state) after a step by a gradient in which tables may have `TableRows`.
 
-    Rows that these do not name stay as they are, whatever the optimizer would have done to them.
+    Rows that these do not name stay as they are, whatever the optimizer would have done to them. Under an optimizer
+    that `adds_up`, slopes of one row need not be added up before.
     """
     leaves, structure = jax.tree.flatten(gradient, is_leaf=is_table_rows)
     if not any(map(is_table_rows, leaves)):
         changes, state = transformation.update(gradient, state, learned)
         return optax.apply_updates(learned, changes), state
+    if adds_up:
+        slopes = jax.tree.unflatten(structure, [leaf.slopes if is_table_rows(leaf) else leaf for leaf in leaves])
+        changes, state = transformation.update(slopes, state, jax.tree.map(jnp.zeros_like, slopes))
+        return jax.tree.map(_added, learned, changes, gradient), state
     merged = [leaf.merged() if is_table_rows(leaf) else leaf for leaf in leaves]
     slopes = jax.tree.unflatten(structure, [leaf.slopes if is_table_rows(leaf) else leaf for leaf in merged])
     rows = jax.tree.unflatten(structure, merged)
@@ -34,6 +41,10 @@ def apply_update(
     moved = optax.apply_updates(few, changes)
     learned = jax.tree.map(_put_back, learned, moved, rows)
     return learned, jax.tree.map(_put_back, state, moved_state, of_state)
+
+
+def _added(array: Any, change: Any, rows: Any) -> Any:
+    return replace(rows, slopes=change).add_to(array) if is_table_rows(rows) else array + change
 
 
 def _taken(array: Any, rows: Any) -> Any:
