@@ -33,7 +33,7 @@ from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.objective import Objective
 from sparkdl.optimizers import Momentum
 from sparkdl.spark import local_session
-from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
+from sparkdl.spark.tasks.environment import TRAINING_MEMORY, TUNABLES
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows, Steps
 from sparkdl.training.exchanges.exchange import WORKERS
@@ -100,7 +100,7 @@ def bare_loop_in_process(epochs: int) -> dict[str, list[float]]:
     environment = os.environ | {
         "PJRT_NPROC": "1",
         "JAX_PLATFORMS": "cpu",
-        TUNABLES: MEMORY,
+        TUNABLES: TRAINING_MEMORY,
     }
     command = [sys.executable, __file__, "--bare", str(epochs)]
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)

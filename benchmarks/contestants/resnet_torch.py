@@ -14,12 +14,15 @@ from sparkdl.layers import (
     BatchNorm,
     Conv,
     Dense,
+    DepthwiseConv,
+    Dropout,
     Flatten,
     GlobalAvgPool,
     Layer,
     LocalResponseNorm,
     MaxPool,
     Relu,
+    Relu6,
     Residual,
 )
 from sparkdl.layers.base import Shape, Weights
@@ -70,6 +73,10 @@ def module(layer: Layer, weights: Weights, input_shape: Shape) -> nn.Module:
         return Sum(body, shortcut)
     if isinstance(layer, Relu):
         return nn.ReLU()
+    if isinstance(layer, Relu6):
+        return nn.ReLU6()
+    if isinstance(layer, Dropout):
+        return nn.Dropout(layer.rate)
     if isinstance(layer, Flatten):
         return ChannelsLast()
     if isinstance(layer, GlobalAvgPool):
@@ -89,13 +96,15 @@ def module(layer: Layer, weights: Weights, input_shape: Shape) -> nn.Module:
     if isinstance(layer, Dense):
         kernel = values["kernel"].T
         result = nn.Linear(input_shape[0], layer.units, bias=layer.bias)
-    elif isinstance(layer, Conv):
+    elif isinstance(layer, Conv | DepthwiseConv):
         kernel = values["kernel"].permute(3, 2, 0, 1)
         windows = Windows.over(input_shape[:-1], layer.size, layer.strides, layer.padding)
         (above, below), (left, right) = windows.padding
         assert (above, left) == (below, right)
         place = (windows.size, windows.strides, (above, left))
-        result = nn.Conv2d(input_shape[-1], layer.filters, *place, bias=layer.bias)
+        channels = input_shape[-1]
+        filters, groups = (layer.filters, layer.groups) if isinstance(layer, Conv) else (len(kernel), channels)
+        result = nn.Conv2d(channels, filters, *place, groups=groups, bias=layer.bias)
     else:
         raise ValueError(f"A layer must have a counterpart in PyTorch, received {layer!r}; add it to resnet_torch.py.")
     result.load_state_dict({"weight": kernel} | ({"bias": values["bias"]} if layer.bias else {}))

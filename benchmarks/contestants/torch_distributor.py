@@ -38,7 +38,7 @@ def fit(spec: Spec) -> Taker:
 
 def train(folder: str, steps: int) -> Turn:
     """What each process does."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -65,7 +65,7 @@ def train(folder: str, steps: int) -> Turn:
     return {"seconds": seconds, "steps": steps, "loss": float(mean) / world}
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """End this process when torchrun, which gives it a session of its own, is killed."""
     parent = os.getppid()
     while os.getppid() == parent:

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from contestants.serve import FAREWELL_SECONDS, Spec, Turn
 
-from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
+from sparkdl.spark.tasks.environment import TRAINING_MEMORY, TUNABLES
 
 READY_SECONDS = 900.0  # to import, compile and warm up, while all the others do
 TURN_SECONDS, STEP_SECONDS = 300.0, 5.0  # the longest that a turn may take: so much, and so much more for every step
@@ -74,7 +74,7 @@ class Process:
             "TMPDIR": spec.folder,
             "SPARK_LOCAL_DIRS": spec.folder,
             "TORCHINDUCTOR_CACHE_DIR": spec.folder,
-            TUNABLES: MEMORY,  # as our workers have it; others gain up to 5 % by its large pages
+            TUNABLES: TRAINING_MEMORY,  # as our workers have it; others gain up to 5 % by its large pages
             # Threads, which most frameworks must know before they start; and no GPU.
             "PJRT_NPROC": threads,
             "OMP_NUM_THREADS": threads,

@@ -1,10 +1,12 @@
 """Convolution over one, two or three spatial axes; its delta and gradient are convolutions too.
 
 XLA's own convolution runs at 95 % of a CPU's matrix-product rate if rows, space and channels lie in this order. In the
-gradient the sum runs over rows, so on a CPU it transposes first: otherwise it falls to 2 GFLOP/s inside a loop.
-Accelerators have a kernel for it as it stands. Shapes that `winograd.suits` names take fewer multiplications on a CPU:
-all three kernels together 0.45 to 0.65 of the time. XLA's forward kernel for a CPU is slow with few filters, or an odd
-number of channels, so that such images get channels or filters of zeros (`widened`).
+gradient the sum runs over rows, so on a CPU it transposes first: otherwise it falls to 2 GFLOP/s inside a loop; and it
+takes the rows in parts that stay in the cache, as a delta of strides does. The gradient of a kernel of one position is
+a matrix product, in 0.1 to 0.5 of the time. Accelerators have kernels for all as they stand. Shapes that
+`winograd.suits` names take fewer multiplications on a CPU: all three kernels together 0.3 to 0.6 of the time. XLA's
+forward kernel for a CPU is slow with few filters, or an odd number of channels, so that such images get channels or
+filters of zeros (`widened`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from jax import lax
 
 from sparkdl.layers import winograd
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.row_parts import map_parts, parts_of, sum_parts
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
 
 
@@ -129,18 +132,26 @@ class Conv(KernelLayer):
         def direct(kernel: Array, dy: Array) -> Array:
             return self._delta(kernel, x.shape[1:-1], dy)
 
-        if tiles := self._tiles(kernel.shape, x):
-            return lax.platform_dependent(
-                kernel, dy, cpu=lambda kernel, dy: winograd.delta(tiles, kernel, dy), default=direct
-            )
-        return direct(kernel, dy)
+        def on_cpu(kernel: Array, dy: Array) -> Array:
+            if tiles:
+                return winograd.delta(tiles, kernel, dy)
+            return map_parts(partial(direct, kernel), self._parts(kernel, x, dy), dy)
+
+        tiles = self._tiles(kernel.shape, x)
+        if not tiles and max(self._windows(x.shape[1:-1]).strides) == 1:
+            return direct(kernel, dy)
+        return lax.platform_dependent(kernel, dy, cpu=on_cpu, default=direct)
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        if tiles := self._tiles(weights["kernel"].shape, x):
-            on_cpu = partial(winograd.gradient, tiles)
-        else:
-            on_cpu = partial(self._gradient, rows_first=True)
+        def on_cpu(x: Array, dy: Array) -> Array:
+            if tiles:
+                return winograd.gradient(tiles, x, dy)
+            if math.prod(windows.size) == 1 and self.groups == 1 and not any(map(sum, windows.padding)):
+                return self._gradient_at_one(x, dy)
+            return sum_parts(partial(self._gradient, rows_first=True), self._parts(weights["kernel"], x, dy), x, dy)
+
+        tiles, windows = self._tiles(weights["kernel"].shape, x), self._windows(x.shape[1:-1])
         kernel = lax.platform_dependent(x, dy, cpu=on_cpu, default=partial(self._gradient, rows_first=False))
         return {"kernel": kernel, "bias": dy.sum(axis=range(dy.ndim - 1))} if self.bias else {"kernel": kernel}
 
@@ -199,6 +210,17 @@ class Conv(KernelLayer):
             feature_group_count=self.groups,  # batch_group_count on x itself is up to 400 times slower on CPU
         )
         return jnp.moveaxis(kernel, 0, -2) if rows_first else kernel
+
+    def _gradient_at_one(self, x: Array, dy: Array) -> Array:
+        """Of a kernel of one position, without padding."""
+        at = lax.slice(x, [0] * x.ndim, x.shape, (1, *self._windows(x.shape[1:-1]).strides, 1))
+        one, other = (array.reshape(-1, array.shape[-1]) for array in (at, dy))
+        product = lax.dot_general(one, other, (((0,), (0,)), ((), ())))
+        return product.reshape(*self._size, *product.shape)
+
+    def _parts(self, kernel: Array, x: Array, dy: Array) -> int:
+        row = math.prod(x.shape[1:]) + math.prod(dy.shape[1:])
+        return parts_of(len(x), row * x.dtype.itemsize, kernel.size * kernel.dtype.itemsize)
 
     def _tiles(self, kernel: Shape, x: Array) -> winograd.Tiles | None:
         """How Winograd's convolution would cut x, if it is the faster one on a CPU."""

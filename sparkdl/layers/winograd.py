@@ -2,39 +2,37 @@
 
 Along one axis, m outputs of a kernel of r entries come from the product of two polynomials, which their values at
 m + r - 1 points determine: ``y = A.T ((G kernel) * (B.T x))``. A tile of m x m outputs then takes (m + r - 1)^2
-multiplications for each pair of channels instead of (m r)^2: 64 instead of 400 for m = 4 and r = 5. For all tiles of a
-batch these are one matrix product (tiles, channels) by (channels, filters) for each pair of points. Delta and gradient
-are the transposes of the same three maps. In float32 the results differ from the direct sum by 4e-6 of their size (root
-of mean square).
+multiplications for each pair of channels instead of (m r)^2: 36 instead of 144 for m = 4 and r = 3. For all tiles of
+some rows these are one matrix product (tiles, channels) by (channels, filters) for each pair of points. The delta is
+such a convolution of dy, and the gradient the product of transformed x and dy. In float32 the results differ from the
+direct sum by 2 to 6e-6 of their size (root of mean square).
 
-Moving tiles through memory costs what the multiplications save, unless there are many channels and the tiles of a batch
-stay in the cache; `suits` decides by shape.
+The maps A, G and B are taken one axis after the other, as sums of slices whose factors are mostly 0 or 1. Moving tiles
+through memory costs less than the multiplications save where they stay in the cache, so that a batch is taken in parts.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache, reduce
-from itertools import product
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from sparkdl.layers.base import Array, Shape
+from sparkdl.layers.row_parts import map_parts, parts_of, sum_parts
 
 OUTPUTS = 4  # of a tile along an axis: m
-# Time of all three kernels over that of XLA's convolution, one core, 1 MiB of L2 cache, by the size of the transformed
-# batch: 0.45 at 5 MB (12x12x64, 5x5, 16 rows), 0.64 at 9 MB (7x7x512, 3x3, 32 rows), 1.75 at 15 MB (56x56x64, 3x3, 8
-# rows). With 16 channels 1.0 to 1.4 whatever the size.
-CACHE_BYTES = 10_000_000
 POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))  # and infinity
 
 
 class Tiles(NamedTuple):
-    """How a batch (batch, *inputs, channels) falls into tiles that overlap by r - 1.
+    """How rows (*inputs, channels) fall into tiles that overlap by r - 1.
 
     Attributes
     ----------
@@ -52,8 +50,8 @@ class Tiles(NamedTuple):
     size: int
 
     @property
-    def extent(self) -> int:
-        """Inputs of a tile along an axis, as many as there are points."""
+    def points(self) -> int:
+        """Inputs of a tile along an axis, and the points that stand for them: m + r - 1, at most 2 m."""
         return OUTPUTS + self.size - 1
 
     @property
@@ -62,48 +60,56 @@ class Tiles(NamedTuple):
         return tuple(-(-outputs // OUTPUTS) for outputs in self.outputs)
 
     @property
-    def blocks(self) -> int:
-        """Blocks of m inputs that a tile reaches into, along an axis."""
-        return -(-self.extent // OUTPUTS)
+    def back(self) -> Tiles:
+        """Those of the convolution of dy that is the delta."""
+        return Tiles(self.outputs, self.inputs, tuple(self.size - 1 - low for low in self.low), self.size)
 
-    def cut(self, x: Array) -> Array:
-        """x as (extent^2, batch * tiles * channels): an entry of every tile after the other."""
-        (rows, columns), (batch, *_, channels) = self.counts, x.shape
+    def transform_inputs(self, x: Array) -> Array:
+        """B.T x of every tile, (points^2, rows * tiles, channels)."""
+        (down, across), matrix = self.counts, matrices(self.size)[2].T
         room = [
-            (low, (count + self.blocks - 1) * OUTPUTS - low - inputs, 0)
+            (low, (count + 1) * OUTPUTS - low - inputs, 0)
             for count, low, inputs in zip(self.counts, self.low, self.inputs, strict=True)
         ]
-        x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *room, (0, 0, 0)])
-        x = x.reshape(batch, rows + self.blocks - 1, OUTPUTS, columns + self.blocks - 1, OUTPUTS, channels)
-        x = x.transpose(2, 4, 0, 1, 3, 5)
-        shifted = [[x[:, :, :, i : i + rows, j : j + columns] for j in range(self.blocks)] for i in range(self.blocks)]
-        x = jnp.concatenate([jnp.concatenate(along, axis=1) for along in shifted])
-        return x[: self.extent, : self.extent].reshape(self.extent**2, -1)
+        x = _padded(x, room)
+        by_row = x.reshape(len(x), down + 1, OUTPUTS, *x.shape[2:])
+        lines = [by_row[:, i // OUTPUTS : down + i // OUTPUTS, i % OUTPUTS] for i in range(self.points)]
+        half = _combined(matrix, lines)
+        by_column = half.reshape(*half.shape[:3], across + 1, OUTPUTS, x.shape[-1])
+        lines = [by_column[..., j // OUTPUTS : across + j // OUTPUTS, j % OUTPUTS, :] for j in range(self.points)]
+        return _combined(matrix, lines).reshape(self.points**2, -1, x.shape[-1])
 
-    def overlapped(self, tiles: Array, batch: int) -> Array:
-        """The transpose of `cut`: x from tiles that are added up where they overlap."""
-        spare = (0, self.blocks * OUTPUTS - self.extent, 0)
-        tiles = tiles.reshape(self.extent, self.extent, batch, *self.counts, -1)
-        tiles = lax.pad(tiles, jnp.zeros((), tiles.dtype), [spare, spare, *[(0, 0, 0)] * 4])
-        tiles = tiles.reshape(self.blocks, OUTPUTS, self.blocks, OUTPUTS, *tiles.shape[2:])
-        total = jnp.zeros((), tiles.dtype)
-        for i, j in product(range(self.blocks), repeat=2):
-            shift = [(0, 0, 0)] * 3 + [(at, self.blocks - 1 - at, 0) for at in (i, j)] + [(0, 0, 0)]
-            total += lax.pad(tiles[i, :, j], jnp.zeros((), tiles.dtype), shift)
-        return _join_tiles(total, [(low, low + n) for low, n in zip(self.low, self.inputs, strict=True)])
-
-    def cut_outputs(self, y: Array) -> Array:
-        """y as (m^2, batch * tiles * filters)."""
-        (rows, columns), (batch, *_, filters) = self.counts, y.shape
+    def transform_slopes(self, dy: Array) -> Array:
+        """A dy of every tile, (points^2, rows * tiles, filters)."""
+        (down, across), matrix = self.counts, matrices(self.size)[0]
         room = [(0, count * OUTPUTS - n, 0) for count, n in zip(self.counts, self.outputs, strict=True)]
-        y = lax.pad(y, jnp.zeros((), y.dtype), [(0, 0, 0), *room, (0, 0, 0)])
-        y = y.reshape(batch, rows, OUTPUTS, columns, OUTPUTS, filters)
-        return y.transpose(2, 4, 0, 1, 3, 5).reshape(OUTPUTS**2, -1)
+        dy = _padded(dy, room)
+        by_row = dy.reshape(len(dy), down, OUTPUTS, *dy.shape[2:])
+        half = _combined(matrix, [by_row[:, :, i] for i in range(OUTPUTS)])
+        by_column = half.reshape(*half.shape[:3], across, OUTPUTS, dy.shape[-1])
+        return _combined(matrix, [by_column[..., j, :] for j in range(OUTPUTS)]).reshape(
+            self.points**2, -1, dy.shape[-1]
+        )
 
-    def join_outputs(self, tiles: Array, batch: int) -> Array:
-        """The inverse of `cut_outputs`."""
-        tiles = tiles.reshape(OUTPUTS, OUTPUTS, batch, *self.counts, -1)
-        return _join_tiles(tiles, [(0, n) for n in self.outputs])
+    def transform_kernel(self, kernel: Array, flipped: bool = False) -> Array:
+        """G kernel, (points^2, channels, filters); of one with its positions reversed if that is `flipped`."""
+        matrix = _kernel_map(self.size)
+        points = _product(matrix[:, ::-1] if flipped else matrix, kernel)
+        return points.reshape(self.points**2, *kernel.shape[2:])
+
+    def kernel_of(self, transformed: Array) -> Array:
+        """The transpose of `transform_kernel`: a gradient (r, r, channels, filters) from that of what it gives."""
+        kernel = _product(_kernel_map(self.size).T, transformed)
+        return kernel.reshape(self.size, self.size, *transformed.shape[1:])
+
+    def outputs_of(self, products: Array) -> Array:
+        """A.T of every tile, joined to (rows, *outputs, filters)."""
+        (down, across), matrix, filters = self.counts, matrices(self.size)[0].T, products.shape[-1]
+        half = _product(matrix, products).reshape(OUTPUTS, self.points, -1, down, across, filters)
+        lines = [[half[j, q] for q in range(self.points)] for j in range(OUTPUTS)]
+        y = jnp.stack([jnp.stack([_sum(row, line) for line in lines], axis=3) for row in matrix], axis=2)
+        y = y.reshape(-1, down * OUTPUTS, across * OUTPUTS, filters)
+        return y[:, : self.outputs[0], : self.outputs[1]]
 
 
 def suits(tiles: Tiles, kernel: Shape, x: Array) -> bool:
@@ -111,41 +117,60 @@ def suits(tiles: Tiles, kernel: Shape, x: Array) -> bool:
     *size, channels, filters = kernel
     if len(size) != 2 or size[0] != size[1] or size[0] not in (3, 5) or x.dtype not in (np.float32, np.float64):
         return False
-    transformed = tiles.extent**2 * x.shape[0] * math.prod(tiles.counts) * max(channels, filters) * x.dtype.itemsize
-    return min(channels, filters) >= 32 and min(tiles.outputs) >= OUTPUTS and transformed <= CACHE_BYTES
+    return min(channels, filters) >= 32 and min(tiles.outputs) >= OUTPUTS
 
 
 def forward(tiles: Tiles, kernel: Array, x: Array) -> Array:
     """y (batch, *outputs, filters) of x (batch, *inputs, channels) and kernel (r, r, channels, filters)."""
-    products = _by_point(_inputs(tiles, x), _kernel(tiles, kernel), ((2,), (1,)))
-    return tiles.join_outputs(_apply(_maps(tiles)[0].T, products), x.shape[0])
+    return _convolved(tiles, tiles.transform_kernel(kernel), x, contracted=1)
 
 
 def delta(tiles: Tiles, kernel: Array, dy: Array) -> Array:
     """dL/dx from dL/dy."""
-    dinputs = _by_point(_outputs(tiles, dy), _kernel(tiles, kernel), ((2,), (2,)))
-    return tiles.overlapped(_apply(_maps(tiles)[2], dinputs), dy.shape[0])
+    return _convolved(tiles.back, tiles.transform_kernel(kernel, flipped=True), dy, contracted=2)
 
 
 def gradient(tiles: Tiles, x: Array, dy: Array) -> Array:
     """dL/dkernel, summed over the batch."""
-    dkernel = _by_point(_inputs(tiles, x), _outputs(tiles, dy), ((1,), (1,)))
-    return _apply(_maps(tiles)[1].T, dkernel).reshape(tiles.size, tiles.size, x.shape[-1], dy.shape[-1])
+
+    def correlate(x: Array, dy: Array) -> Array:
+        return _by_point(tiles.transform_inputs(x), tiles.transform_slopes(dy), ((1,), (1,)))
+
+    points = jax.ShapeDtypeStruct((tiles.points**2, x.shape[-1], dy.shape[-1]), x.dtype)
+    return tiles.kernel_of(sum_parts(correlate, _parts(tiles, points, x), x, dy))
 
 
-def _inputs(tiles: Tiles, x: Array) -> Array:
-    return _apply(_maps(tiles)[2].T, tiles.cut(x)).reshape(tiles.extent**2, -1, x.shape[-1])
+def _convolved(tiles: Tiles, points: Array, x: Array, contracted: int) -> Array:
+    """The convolution of x with a transformed kernel, which is summed over its axis `contracted`."""
+
+    def convolve(x: Array) -> Array:
+        return tiles.outputs_of(_by_point(tiles.transform_inputs(x), points, ((2,), (contracted,))))
+
+    return map_parts(convolve, _parts(tiles, points, x), x)
 
 
-def _kernel(tiles: Tiles, kernel: Array) -> Array:
-    return _apply(_maps(tiles)[1], kernel).reshape(tiles.extent**2, *kernel.shape[2:])
+def _parts(tiles: Tiles, points: Array | jax.ShapeDtypeStruct, x: Array) -> int:
+    """Into how many parts to cut x, whose transformed rows are read beside a transformed kernel."""
+    row = tiles.points**2 * math.prod(tiles.counts) * max(points.shape[1:])
+    return parts_of(len(x), row * x.dtype.itemsize, points.size * points.dtype.itemsize)
 
 
-def _outputs(tiles: Tiles, dy: Array) -> Array:
-    return _apply(_maps(tiles)[0], tiles.cut_outputs(dy)).reshape(tiles.extent**2, -1, dy.shape[-1])
+def _padded(x: Array, room: Sequence[tuple[int, int, int]]) -> Array:
+    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *room, (0, 0, 0)])
 
 
-def _apply(matrix: np.ndarray[Any, Any], values: Array) -> Array:
+def _combined(matrix: np.ndarray[Any, Any], lines: Sequence[Array]) -> Array:
+    """The matrix by the lines, stacked."""
+    return jnp.stack([_sum(row, lines) for row in matrix])
+
+
+def _sum(factors: np.ndarray[Any, Any], lines: Sequence[Array]) -> Array:
+    """The sum of the lines, each times its factor."""
+    terms = [line * factor.astype(line.dtype) for factor, line in zip(factors, lines, strict=True) if factor]
+    return reduce(jnp.add, terms)
+
+
+def _product(matrix: np.ndarray[Any, Any], values: Array) -> Array:
     return jnp.asarray(matrix, values.dtype) @ values.reshape(matrix.shape[1], -1)
 
 
@@ -153,17 +178,10 @@ def _by_point(left: Array, right: Array, contracted: tuple[Shape, Shape]) -> Arr
     return lax.dot_general(left, right, (contracted, ((0,), (0,))))
 
 
-def _join_tiles(tiles: Array, bounds: list[tuple[int, int]]) -> Array:
-    """(batch, height, width, channels) of tiles (m, m, batch, rows, columns, channels) that do not overlap."""
-    _, _, batch, rows, columns, channels = tiles.shape
-    whole = tiles.transpose(2, 3, 0, 4, 1, 5).reshape(batch, rows * OUTPUTS, columns * OUTPUTS, channels)
-    (top, bottom), (left, right) = bounds
-    return whole[:, top:bottom, left:right]
-
-
-def _maps(tiles: Tiles) -> tuple[np.ndarray[Any, Any], ...]:
-    """A (points^2, m^2), G (points^2, r^2) and B (extent^2, points^2), for both axes at once."""
-    return tuple(np.kron(matrix, matrix) for matrix in matrices(tiles.size))
+def _kernel_map(size: int) -> np.ndarray[Any, Any]:
+    """G of both axes at once, (points^2, r^2): the points across come before those down, as inputs have them."""
+    matrix = matrices(size)[1]
+    return np.einsum("pj,qi->pqij", matrix, matrix).reshape(len(matrix) ** 2, size**2)
 
 
 @cache

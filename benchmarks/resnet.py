@@ -1,0 +1,182 @@
+"""Residual networks on a CPU: a training step on one core and a fit on two, beside PyTorch and TensorFlow.
+
+    python benchmarks/resnet.py [--quick] [--json FILE] [--data DIR] [--only NAMES] [--steps N] [--rounds N]
+                                [--learn STEPS]
+
+ResNet-18 on 32 x 32 and 64 x 64 images and MobileNetV2 on 64 x 64, from `sparkdl.models`, 10 classes, batches of 64,
+SGD, float32, channels last in all. Every contestant is a process of its own on the same cores; those of a case are
+started first and then take turns of so many steps, in an order that rotates from round to round. The images are
+CIFAR-10's, or generated where there are none; all contestants begin with the same weights and take the same batches.
+
+- `<case>_ours_1`, `_torch_1`, `_torch_compiled_1`, `_tensorflow_1`: forward, backward and update on one core.
+- `resnet18_32_ours_fit_2`: an epoch of `DeepClassifier.fit` on Spark with two workers, whose batch statistics are those
+  of all 64 rows; `resnet18_32_torchdistributor_fit_2`: two processes of 32 rows with DDP, each with its own statistics.
+
+Figures: `<name>_ms`, the median of a step's milliseconds; `resnet18_step_1_over_torch` (32 x 32),
+`resnet18_64_step_1_over_torch` and `mobilenet_step_1_over_torch`, ours over the faster of PyTorch's two modes, and
+`..._over_tensorflow`; `resnet18_fit_2_over_torchdistributor`; and of the first `--learn` steps of ResNet-18 on 32 x 32,
+`resnet18_loss_over_torch` and `..._over_tensorflow`, the ratio of mean losses; `<name>_compile_s`, the seconds that
+compiling took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import jax
+import numpy as np
+from contestants.network_cases import BATCH, BATCHES, CLASSES, SIDE, write_case
+from contestants.serve import Turn
+from contestants.turns import Contestant, ContestantError, available_cores, started, turn
+from reporting import arguments, write
+
+from sparkdl import datasets
+
+CASES = {"resnet18_32": "resnet18", "resnet18_64": "resnet18_64", "mobilenet_64": "mobilenet"}  # to names of figures
+LEARNING = "resnet18_32"
+ENTRIES = {
+    "ours_1": ("network_ours:step", 1, "sparkdl", {}),
+    "torch_1": ("network_torch:step", 1, "torch", {"compiled": False}),
+    "torch_compiled_1": ("network_torch:step", 1, "torch", {"compiled": True}),
+    "tensorflow_1": ("network_tensorflow:step", 1, "tensorflow", {}),
+    "ours_fit_2": ("network_ours:fit", 2, "sparkdl", {}),
+    "torchdistributor_fit_2": ("network_torch:fit", 2, "torch", {}),
+}
+STEPPING = [name for name in ENTRIES if name.endswith("_1")]
+RATIOS = {
+    "step_1_over_torch": ("ours_1", ("torch_1", "torch_compiled_1")),
+    "step_1_over_tensorflow": ("ours_1", ("tensorflow_1",)),
+    "fit_2_over_torchdistributor": ("ours_fit_2", ("torchdistributor_fit_2",)),
+}
+
+Turns = dict[str, list[Turn]]
+
+
+def write_images(folder: Path, directory: Path | None) -> None:
+    """Write the rows that everybody reads, of the data set or generated."""
+    count = BATCH * BATCHES
+    if directory is None:
+        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; the images are generated")
+        generator = np.random.default_rng(0)
+        images = generator.integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
+        labels = generator.integers(0, CLASSES, count, np.int32)
+    else:
+        table = datasets.cifar10(directory).slice(0, count)
+        images = np.frombuffer(b"".join(table["image"].to_pylist()), np.uint8).reshape(-1, SIDE, SIDE, 3)
+        classes = {name: number for number, name in enumerate(datasets.CIFAR10_CLASSES)}
+        labels = np.array([classes[name] for name in table["label"].to_pylist()], np.int32)
+    np.save(folder / "images.npy", images)
+    np.save(folder / "labels.npy", labels)
+
+
+def contestants(case: str, options: argparse.Namespace) -> list[Contestant]:
+    """Those of a case that can take part; tells who is left out."""
+    found = []
+    for name, (entry, threads, package, settings) in ENTRIES.items():
+        if (name not in STEPPING and case != LEARNING) or (options.only and f"{case}_{name}" not in options.only):
+            continue
+        reason = ""
+        if not find_spec(package):
+            reason = f"{package} is not installed: pip install 'sparkdl-jax[benchmarks]'"
+        elif threads > len(available_cores()):
+            reason = f"it takes {threads} cores"
+        elif options.quick and not options.only and name == "torch_compiled_1":
+            reason = "torch.compile takes longer than --quick"
+        if reason:
+            print(f"left out: {case}_{name}; {reason}")
+        else:
+            found.append(Contestant(name, entry, threads, package=package, settings={"case": case, **settings}))
+    return found
+
+
+def race(case: str, folder: Path, options: argparse.Namespace) -> tuple[Turns, Turns]:
+    """The first steps of those that learn, and everybody's turns."""
+    entered = contestants(case, options)
+    lessons: Turns = {}
+    turns: Turns = {contestant.name: [] for contestant in entered}
+    write_case(folder, case)
+    with started(entered, folder, options.steps) as processes:
+        for name in turns:
+            if name in STEPPING:
+                lessons[name] = [turn(processes[name], options.learn if case == LEARNING and options.learn else 1)]
+        for number in range(options.rounds):
+            first = number % max(1, len(entered))
+            for contestant in entered[first:] + entered[:first]:
+                turns[contestant.name].append(turn(processes[contestant.name], options.steps))
+            print(f"{case}: round {number + 1} of {options.rounds}", file=sys.stderr)
+    return lessons, turns
+
+
+def assess(case: str, lessons: Turns, turns: Turns) -> dict[str, float]:
+    """Print the case's table; its figures."""
+    times = {name: [answer["seconds"] / answer["steps"] * 1e3 for answer in own] for name, own in turns.items()}
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    print(f"{case:<28}{'ms a step':>11}{'min':>9}{'compile s':>11}{'loss':>9}")
+    for name, values in times.items():
+        compile_s = turns[name][-1].get("compile")
+        shown = f"{compile_s:>11.1f}" if compile_s is not None else f"{'-':>11}"
+        print(f"{name:<28}{medians[name]:>11.1f}{min(values):>9.1f}{shown}{turns[name][-1]['loss']:>9.4f}")
+    figures = {f"{case}_{name}_ms": value for name, value in medians.items()}
+    figures |= {f"{case}_{name}_compile_s": own[0]["compile"] for name, own in turns.items() if "compile" in own[0]}
+    for figure, (ours, peers) in RATIOS.items():
+        present = [medians[peer] for peer in peers if peer in medians]
+        if ours in medians and present:
+            figures[f"{CASES[case]}_{figure}"] = medians[ours] / min(present)
+    if case == LEARNING and len(lessons.get("ours_1", [{"losses": []}])[0]["losses"]) > 1:
+        mean = {name: statistics.mean(own[0]["losses"]) for name, own in lessons.items()}
+        for peer in ("torch", "tensorflow"):
+            if f"{peer}_1" in mean:
+                figures[f"{CASES[case]}_loss_over_{peer}"] = mean["ours_1"] / mean[f"{peer}_1"]
+    return figures
+
+
+def parsed() -> argparse.Namespace:
+    """The options, with defaults by --quick."""
+    parser = arguments(__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of CIFAR-10's binary files")
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=(), metavar="NAMES", help="only these: a,b"
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of a turn (default: 4; quick: 1)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="turns of each (default: 9; quick: 2)")
+    parser.add_argument("--learn", type=int, metavar="STEPS", help="first steps to compare (default: 200; quick: 4)")
+    options = parser.parse_args()
+    for name, quick, full in (("steps", 1, 4), ("rounds", 2, 9), ("learn", 4, 200)):
+        if getattr(options, name) is None:
+            setattr(options, name, quick if options.quick else full)
+    names = [f"{case}_{name}" for case in CASES for name in ENTRIES if case == LEARNING or name in STEPPING]
+    for name in options.only:
+        if name not in names:
+            parser.error(f"--only names contestants, received {name!r}; choose among {', '.join(names)}.")
+    if options.steps < 1 or options.rounds < 1 or options.learn < 0:
+        parser.error("--steps and --rounds must be at least 1 and --learn at least 0; give larger numbers.")
+    return options
+
+
+def main() -> None:
+    """Measure, print, write."""
+    options = parsed()
+    jax.config.update("jax_platforms", "cpu")  # this process only draws the initial weights
+    figures: dict[str, float] = {}
+    with TemporaryDirectory(prefix="sparkdl-resnet-", ignore_cleanup_errors=True) as folder:
+        write_images(Path(folder), options.data or datasets.data_directory())
+        for case in CASES:
+            if contestants(case, options):
+                try:
+                    lessons, turns = race(case, Path(folder), options)
+                except ContestantError as error:
+                    sys.exit(str(error))
+                figures |= assess(case, lessons, turns)
+                write(options.json, figures)
+    for name, value in figures.items():
+        print(f"{name} {value:.3f}")
+
+
+if __name__ == "__main__":
+    main()
