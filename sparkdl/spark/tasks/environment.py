@@ -15,7 +15,7 @@ TUNABLES = "GLIBC_TUNABLES"  # which glibc reads as a program starts
 
 
 def _tunables(kept: int) -> list[str]:
-    """Pages of 2 MiB where the system has them, and that so many free bytes are kept, of allocations up to that size."""
+    """For pages of 2 MiB where the system has them, and so many free bytes kept, of allocations up to that size."""
     return ["glibc.malloc.hugetlb=1", *(f"glibc.malloc.{name}_threshold={kept}" for name in ("mmap", "trim"))]
 
 
