@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkdl.drawing_layout import placed
-from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.composite import Composite, read_by
+from sparkdl.layers.base import Shape
+from sparkdl.layers.composite import Composite, described, read_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def mermaid(drawn: list[Box]) -> str:
 
 def figure(drawn: list[Box]) -> Figure:
     """The drawing as a matplotlib Figure; inputs on top, every layer below all that it reads."""
-    from matplotlib.figure import Figure
+    from sparkdl.pictures import Picture
 
     texts = ["\n".join((box.name, *_folded(box.kind), box.shape)) for box in drawn]
     widths = [max(map(_inches, text.split("\n"))) + EDGE for text in texts]
@@ -82,7 +82,7 @@ def figure(drawn: list[Box]) -> Figure:
     tall = [max(own for own, row in zip(heights, place.rows, strict=True) if row == at) for at in sorted({*place.rows})]
     tops = [MARGIN + sum(tall[:row]) + row * BETWEEN for row in range(len(tall))]
     size = place.width + 2 * MARGIN, tops[-1] + tall[-1] + MARGIN
-    drawing = Figure(figsize=size)
+    drawing = Picture(figsize=size)
     axes = drawing.add_axes((0, 0, 1, 1))
     axes.set(xlim=(-MARGIN, place.width + MARGIN), ylim=(size[1], 0))
     axes.axis("off")
@@ -113,15 +113,10 @@ def _add(
             inner = _add(found, child.layer, read_by(child, every), sources, nested, f"{path}{child.name}/")
             values.append(inner[0])  # within a network one is read
             continue
-        kind = f"same as {path}{child.key}" if again else _told(child.layer)
+        kind = f"same as {path}{child.key}" if again else described(replace(child.layer, name=None))
         values.append(len(found))
         found.append(Box(f"{path}{child.name}", kind, str(every[index]), sources, LAYER))
     return [values[index] for index in part.exits]
-
-
-def _told(layer: Layer) -> str:
-    """A layer's type and what differs from its defaults, without the name, which stands above."""
-    return type(layer).__name__ if isinstance(layer, Composite) else repr(replace(layer, name=None))
 
 
 def _folded(text: str) -> list[str]:

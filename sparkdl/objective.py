@@ -118,6 +118,11 @@ class Objective:
         """What the metric of the only output is; "metric" of several, which have one each."""
         return "metric" if self.several else next(iter(self.losses.values())).metric
 
+    @property
+    def metrics(self) -> dict[str, str]:
+        """What the metrics of several outputs are, by output; none of one output."""
+        return {name: loss.metric for name, loss in self.losses.items()} if self.several else {}
+
     def encode(self, labels: Parts, shapes: Mapping[str, tuple[int, ...]]) -> Parts:
         """Labels as `delta` takes them, checked on the host: as of `Loss.encode`; rows that lack one are marked.
 

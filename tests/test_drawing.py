@@ -86,6 +86,11 @@ def corners_of_text(text: Any) -> Any:
     return np.sort(np.array(extent), axis=0)
 
 
+def test_a_notebook_shows_figures_as_pictures() -> None:
+    pytest.importorskip("matplotlib")
+    assert BLOCKS.plot()._repr_png_().startswith(b"\x89PNG")
+
+
 def test_lines_lead_from_what_is_read_to_what_reads_it() -> None:
     axes, boxes, lines = drawn(TWINS, False)
     names = [text.get_text().split("\n")[0] for text in axes.texts]
@@ -102,7 +107,7 @@ def test_lines_lead_from_what_is_read_to_what_reads_it() -> None:
 
 def test_what_is_within_layers_is_drawn_by_its_path() -> None:
     plain, nested = BLOCKS.to_mermaid(), BLOCKS.to_mermaid(nested=True)
-    assert '"residual_0<br/>Residual<br/>(8, 8, 4)"' in plain and "body" not in plain
+    assert '"residual_0<br/>Residual of 4 layers<br/>(8, 8, 4)"' in plain and "body" not in plain
     names = [
         "features",
         *(f"residual_0/body/{name}" for name in ("conv_0", "batch_norm_1", "relu_2")),

@@ -414,6 +414,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
             fitted.ending,
             fitted.events,
             fitted.skipped,
+            self._objective().metrics,
         )
         model = self._new_model(fitted.weights, summary)
         model._resetUid(self.uid)

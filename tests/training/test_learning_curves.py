@@ -31,8 +31,7 @@ def test_loss_and_metric_are_drawn_in_training_and_validation() -> None:
         "validation": (epochs, [1.2 / epoch for epoch in epochs]),
     }
     assert curves(metric)["validation"] == (epochs, [0.9 - 0.5 / epoch for epoch in epochs])
-    figure.savefig(buffer := io.BytesIO())
-    assert buffer.getvalue().startswith(b"\x89PNG")
+    assert figure._repr_png_().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("best, where", [([4, 0, 0.3], 4.0), ([3, 2, 0.3], 3.25), ([5, 0, 0.3], 5.0)])
@@ -58,9 +57,9 @@ def test_of_several_outputs_each_has_its_curves() -> None:
 
     outputs = [{"kind": told(epoch, 1.0), "price": told(epoch, 2.0)} for epoch in range(1, 6)]
     history = [epoch._replace(metric=None, outputs=own) for epoch, own in zip(HISTORY, outputs, strict=True)]
-    figure = learning_figure(history, "metric", [4, 0, 0.3])
+    figure = learning_figure(history, {"kind": "accuracy", "price": "mse"}, [4, 0, 0.3])
     titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["loss", "kind: loss", "kind: metric", "price: loss", "price: metric"]
+    assert titles == ["loss", "kind: loss", "kind: accuracy", "price: loss", "price: mse"]
     whole, kind, _, price, metric = figure.axes
     epochs = [1, 2, 3, 4, 5]
     assert curves(whole)["training"] == (epochs, [1 / epoch for epoch in epochs])

@@ -10,12 +10,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from sparkdl.pictures import Picture
 from sparkdl.training.results import Epoch
 
 MARKED = 30  # epochs; curves of more go without a mark for each
 
 
-def learning_figure(history: Sequence[Epoch], metric: str, best: Sequence[Any] | None = None) -> Figure:
+def learning_figure(
+    history: Sequence[Epoch], metric: str | Mapping[str, str], best: Sequence[Any] | None = None
+) -> Figure:
     """Loss and metric of every epoch, in training and on the validation rows if there are any.
 
     Of several outputs, the loss of all, and below it a row for each with its loss and its metric.
@@ -23,13 +26,13 @@ def learning_figure(history: Sequence[Epoch], metric: str, best: Sequence[Any] |
     Parameters
     ----------
     history : sequence of Epoch
-    metric : str
-        What the metric is.
+    metric : str, or dict of str
+        What the metric is; of several outputs by output.
     best : [epochs, steps of the next epoch, monitored value], optional
         The best check of early stopping, which is marked.
     """
     panels = _panels(history, metric)
-    figure = Figure(figsize=(9, max(4.2, 2.8 * len(panels))), layout="constrained")
+    figure = Picture(figsize=(9, max(4.2, 2.8 * len(panels))), layout="constrained")
     moment = None if best is None else _moment(history, *best[:2])
     for row, across in zip(panels, figure.subplots(len(panels), 2, squeeze=False), strict=True):
         for title, axes in zip_longest(row, across):
@@ -48,16 +51,17 @@ def learning_figure(history: Sequence[Epoch], metric: str, best: Sequence[Any] |
     return figure
 
 
-def _panels(history: Sequence[Epoch], metric: str) -> list[dict[str, dict[str, list[float | None]]]]:
+def _panels(
+    history: Sequence[Epoch], metric: str | Mapping[str, str]
+) -> list[dict[str, dict[str, list[float | None]]]]:
     """What is drawn, row by row: by title, and then by label, a value for every epoch."""
     epochs = [epoch._asdict() for epoch in history]
-    names = list((history and history[0].outputs) or {})
-    if not names:
+    if isinstance(metric, str):
         return [{"loss": _curves(epochs, "loss"), metric: _curves(epochs, "metric")}]
     panels = [{"loss": _curves(epochs, "loss")}]
-    for name in names:
+    for name, its_metric in metric.items():
         own = [epoch["outputs"][name] for epoch in epochs]
-        panels.append({f"{name}: {what}": _curves(own, what) for what in ("loss", "metric")})
+        panels.append({f"{name}: loss": _curves(own, "loss"), f"{name}: {its_metric}": _curves(own, "metric")})
     return panels
 
 
