@@ -139,19 +139,28 @@ class BaseNetwork(Composite):
         """Shapes and dtypes in the structure of `init`, without computing anything."""
         return jax.eval_shape(lambda key: self.init(key), jax.ShapeDtypeStruct((2,), "uint32"))
 
-    def to_mermaid(self) -> str:
-        """A drawing of layers and shapes as text of Mermaid, which notebooks and code hosts show as a picture."""
-        return mermaid(boxes(self, self.input_shapes))
+    def to_mermaid(self, nested: bool = False) -> str:
+        """A drawing of layers and shapes as text of Mermaid, which notebooks and code hosts show as a picture.
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        Parameters
+        ----------
+        nested : bool, default False
+            Whether layers made of layers, as networks and residual blocks are, are drawn by what is within, named by
+            paths, in place of one box.
+        """
+        return mermaid(boxes(self, self.input_shapes, nested))
+
+    def plot(self, path: str | os.PathLike[str] | None = None, nested: bool = False) -> Figure:
         """A drawing of layers and shapes as a matplotlib Figure; needs matplotlib, as of sparkdl-jax[plot].
 
         Parameters
         ----------
         path : str, optional
             Of a file to write it to, as PNG, PDF or SVG by its ending.
+        nested : bool, default False
+            Whether layers made of layers are drawn by what is within, as of `to_mermaid`.
         """
-        drawing = figure(boxes(self, self.input_shapes))
+        drawing = figure(boxes(self, self.input_shapes, nested))
         if path is not None:
             drawing.savefig(path, dpi=120)
         return drawing

@@ -25,6 +25,7 @@ FASHION_CLASSES = (
     "bag",
     "ankle boot",
 )
+MNIST_CLASSES = tuple("0123456789")
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -63,14 +64,32 @@ def fashion_mnist(directory: str | Path) -> pa.Table:
     -----
     Xiao, Rasul, Vollgraf: Fashion-MNIST, arXiv:1708.07747; files at https://github.com/zalandoresearch/fashion-mnist.
     """
-    tables = []
-    for split, prefix in (("train", "train"), ("test", "t10k")):
-        images, labels = (
-            read_idx(_found(directory, "fashion-mnist", f"{prefix}-{kind}-ubyte")[0])
-            for kind in ("images-idx3", "labels-idx1")
-        )
-        tables.append(_table(images, labels, FASHION_CLASSES, split))
-    return pa.concat_tables(tables)
+    return _idx_table(directory, "fashion-mnist", FASHION_CLASSES)
+
+
+def mnist(directory: str | Path) -> pa.Table:
+    """MNIST, handwritten digits, from its four idx files, gzipped or not.
+
+    Parameters
+    ----------
+    directory : str or Path
+        Folder of the files, or the one that holds them in a folder mnist.
+
+    Returns
+    -------
+    pyarrow.Table
+        With the rows and columns of `fashion_mnist`; a label is one of `MNIST_CLASSES`, "0" to "9".
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If a file is missing, or is damaged.
+
+    Notes
+    -----
+    LeCun, Cortes, Burges: The MNIST database of handwritten digits, http://yann.lecun.com/exdb/mnist.
+    """
+    return _idx_table(directory, "mnist", MNIST_CLASSES)
 
 
 def cifar10(directory: str | Path) -> pa.Table:
@@ -181,6 +200,17 @@ def _content(path: Path) -> bytes:
             return file.read()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} should be a whole gzip file, received a damaged one; download it again.") from error
+
+
+def _idx_table(directory: str | Path, folder: str, classes: tuple[str, ...]) -> pa.Table:
+    """Training and then test rows of a data set that comes as MNIST does."""
+    tables = []
+    for split, prefix in (("train", "train"), ("test", "t10k")):
+        images, labels = (
+            read_idx(_found(directory, folder, f"{prefix}-{kind}-ubyte")[0]) for kind in ("images-idx3", "labels-idx1")
+        )
+        tables.append(_table(images, labels, classes, split))
+    return pa.concat_tables(tables)
 
 
 def _table(images: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], split: str) -> pa.Table:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sparkdl.drawing_layout import placed
 from sparkdl.layers.base import Shape
-from sparkdl.layers.composite import Composite
+from sparkdl.layers.composite import Composite, described, read_by
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT, GAP = 2.2, 0.6, 0.45  # inches of a box, and between two
+MARGIN, GAP, BETWEEN = 0.15, 0.25, 0.5  # inches around all, between the boxes of a row, and between rows
+FONT, LINE, EDGE = 8, 0.165, 0.16  # points of a letter, inches of a line of text, and of a box besides its text
+LETTERS, LINES = 30, 3  # of a layer's text: most in a line, and most lines
 INPUT, LAYER, OUTPUT = "#fff3d6", "#dde9f7", "#dff2df"
 
 
@@ -20,7 +26,7 @@ class Box(NamedTuple):
     Attributes
     ----------
     name, kind : str
-        The layer's name, and its type with what differs from its defaults; "input".
+        The layer's name, or path, and its type with what differs from its defaults; "input".
     shape : str
         Of a row that it puts out.
     sources : tuple of int
@@ -35,16 +41,21 @@ class Box(NamedTuple):
     color: str
 
 
-def boxes(network: Composite, inputs: dict[str, Shape]) -> list[Box]:
-    """The inputs, of these shapes of rows, and the layers, in the order of computation."""
-    shapes = network.shapes(tuple(inputs.values()) if len(inputs) > 1 else next(iter(inputs.values())))
+def boxes(network: Composite, inputs: dict[str, Shape], nested: bool) -> list[Box]:
+    """The inputs, of these shapes of rows, and the layers, in the order of computation.
+
+    Parameters
+    ----------
+    network : Composite
+    inputs : dict
+        By name.
+    nested : bool
+        Whether layers made of layers are told by these, in place of one box.
+    """
     found = [Box(name, "input", str(shape), (), INPUT) for name, shape in inputs.items()]
-    for index, child in enumerate(network.children, start=len(inputs)):
-        kind = type(child.layer).__name__ if isinstance(child.layer, Composite) else repr(child.layer)
-        kind = f"same as {child.shared}" if child.shared and child.shared != child.name else kind
-        color = OUTPUT if index in network.exits else LAYER
-        found.append(Box(child.name, kind, str(shapes[index]), child.sources, color))
-    return found
+    shapes = tuple(inputs.values()) if len(inputs) > 1 else next(iter(inputs.values()))
+    ends = _add(found, network, shapes, tuple(range(len(inputs))), nested, "")
+    return [box._replace(color=OUTPUT) if number in ends else box for number, box in enumerate(found)]
 
 
 def mermaid(drawn: list[Box]) -> str:
@@ -62,53 +73,88 @@ def mermaid(drawn: list[Box]) -> str:
 
 def figure(drawn: list[Box]) -> Figure:
     """The drawing as a matplotlib Figure; inputs on top, every layer below all that it reads."""
-    from matplotlib.figure import Figure
+    from sparkdl.pictures import Picture
 
-    depth: list[int] = []
-    for box in drawn:
-        depth.append(1 + max((depth[source] for source in box.sources), default=-1))
-    rows: list[list[int]] = [[] for _ in range(max(depth) + 1)]
-    place: dict[int, float] = {}
-    for level, row in enumerate(rows):
-        row += [number for number, at in enumerate(depth) if at == level]
-        row.sort(key=lambda number: _middle([place[source] for source in drawn[number].sources]))
-        wanted = [_middle([place[source] for source in drawn[number].sources]) for number in row]
-        first = _middle(wanted) - (len(row) - 1) / 2
-        for at, number in enumerate(row):
-            place[number] = max(first + at, place[row[at - 1]] + 1 if at else first)
-    left, right = min(place.values()), max(place.values())
-    width, height = (right - left + 1) * (WIDTH + GAP), len(rows) * (HEIGHT + GAP)
-    drawing = Figure(figsize=(width, height))
+    texts = ["\n".join((box.name, *_folded(box.kind), box.shape)) for box in drawn]
+    widths = [max(map(_inches, text.split("\n"))) + EDGE for text in texts]
+    heights = [(text.count("\n") + 1) * LINE + EDGE for text in texts]
+    place = placed([box.sources for box in drawn], widths, GAP)
+    tall = [max(own for own, row in zip(heights, place.rows, strict=True) if row == at) for at in sorted({*place.rows})]
+    tops = [MARGIN + sum(tall[:row]) + row * BETWEEN for row in range(len(tall))]
+    size = place.width + 2 * MARGIN, tops[-1] + tall[-1] + MARGIN
+    drawing = Picture(figsize=size)
     axes = drawing.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set(xlim=(-MARGIN, place.width + MARGIN), ylim=(size[1], 0))
     axes.axis("off")
-    middles = [
-        ((place[number] - left + 0.5) * (WIDTH + GAP), (depth[number] + 0.5) * (HEIGHT + GAP))
-        for number in range(len(drawn))
-    ]
-    for number, box in enumerate(drawn):
-        x, y = middles[number]
-        for source in box.sources:
-            above, long = middles[source], depth[number] - depth[source] > 1
-            bend = 0.25 if long and above[0] <= x else -0.25 if long else 0  # around what lies between
-            arrow = {
-                "arrowstyle": "-|>",
-                "color": "#555",
-                "connectionstyle": f"arc3,rad={bend}",
-                "zorder": 1,
-                "shrinkA": 0,
-                "shrinkB": 0,
-            }
-            axes.annotate("", (x, y - HEIGHT / 2), (above[0], above[1] + HEIGHT / 2), arrowprops=arrow)
-        text = f"{_short(box.name)}\n{_short(box.kind)}\n{box.shape}"
-        style = {"boxstyle": "round,pad=0.35", "facecolor": box.color, "edgecolor": "#555"}
-        axes.text(x, y, text, ha="center", va="center", fontsize=8, bbox=style, zorder=2)
+    middles = [tops[row] + tall[row] / 2 for row in place.rows]
+    for source, reader, passes in place.lines:
+        rows = range(place.rows[source] + 1, place.rows[reader])
+        way = [
+            (place.middles[source], middles[source] + heights[source] / 2, tops[rows.start - 1] + tall[rows.start - 1])
+        ]
+        way += [(x, tops[row], tops[row] + tall[row]) for x, row in zip(passes, rows, strict=True)]
+        way += [(place.middles[reader], tops[rows.stop], middles[reader] - heights[reader] / 2)]
+        _draw_line(axes, way)
+    for x, y, text, box, width, height in zip(place.middles, middles, texts, drawn, widths, heights, strict=True):
+        _draw_box(axes, (x - width / 2, y - height / 2, width, height), box.color)
+        axes.text(x, y, text, ha="center", va="center", fontsize=FONT, linespacing=1.3, zorder=3)
     return drawing
 
 
-def _middle(values: list[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+def _add(
+    found: list[Box], part: Composite, shapes: Any, entries: tuple[int, ...], nested: bool, path: str
+) -> list[int]:
+    """Add a network's layers, given the boxes that it reads and their shapes; the boxes that it puts out."""
+    values, every = list(entries), part.shapes(shapes)
+    for index, child in enumerate(part.children, start=len(entries)):
+        sources = tuple(values[source] for source in child.sources)
+        again = child not in part.owners
+        if nested and isinstance(child.layer, Composite) and not again:
+            inner = _add(found, child.layer, read_by(child, every), sources, nested, f"{path}{child.name}/")
+            values.append(inner[0])  # within a network one is read
+            continue
+        kind = f"same as {path}{child.key}" if again else described(replace(child.layer, name=None))
+        values.append(len(found))
+        found.append(Box(f"{path}{child.name}", kind, str(every[index]), sources, LAYER))
+    return [values[index] for index in part.exits]
 
 
-def _short(text: str, most: int = 40) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def _folded(text: str) -> list[str]:
+    """Lines of a text that is broken behind commas, and cut where it is too long for those."""
+    lines = [""]
+    for part in re.split(r"(?<=, )", text):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > LETTERS:
+            lines.append("")
+        lines[-1] += part
+    lines = [line.rstrip() if len(line.rstrip()) <= 2 * LETTERS else f"{line[: 2 * LETTERS - 1]}…" for line in lines]
+    return lines if len(lines) <= LINES else [*lines[: LINES - 1], f"{lines[LINES - 1]} …"]
+
+
+def _inches(text: str) -> float:
+    from matplotlib.textpath import TextPath
+
+    return TextPath((0, 0), text, size=FONT).get_extents().width / 72 if text else 0.0
+
+
+def _draw_line(axes: Axes, way: list[tuple[float, float, float]]) -> None:
+    """A line with an arrowhead: in each row straight down from y to y, between rows bent to the next x."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    points, codes = [(way[0][0], way[0][1])], [Path.MOVETO]
+    for (x, top, bottom), (before, _, above) in zip(way[1:], way, strict=False):
+        half = (above + top) / 2
+        points += [(before, above), (before, half), (x, half), (x, top), (x, bottom)]
+        codes += [Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4, Path.LINETO]
+    axes.add_patch(PathPatch(Path(points, codes), fill=False, edgecolor="#555", zorder=1))
+    tip = way[-1][0], way[-1][2]
+    head = [tip, (tip[0] - 0.04, tip[1] - 0.1), (tip[0] + 0.04, tip[1] - 0.1)]
+    axes.fill(*zip(*head, strict=True), color="#555", linewidth=0, zorder=1)
+
+
+def _draw_box(axes: Axes, bounds: tuple[float, float, float, float], color: str) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    x, y, width, height = bounds
+    style = "round,pad=0,rounding_size=0.06"
+    axes.add_patch(FancyBboxPatch((x, y), width, height, style, facecolor=color, edgecolor="#555", zorder=2))

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from sparkdl.base_network import BaseNetwork
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.composite import Child, Composite
+from sparkdl.layers.composite import Child, Composite, described
 from sparkdl.layers.merge import Merge
 from sparkdl.specs import Named, Spec
 
@@ -200,7 +200,8 @@ class Graph(BaseNetwork):
     def summary(self) -> str:
         before: list[tuple[str, ...]] = [("", name, "", str(shape), "", "") for name, shape in self.inputs.items()]
         cells: list[tuple[str, ...]] = [
-            (f"{name}: {layer!r}", ", ".join(sources)) for name, (layer, *sources) in self.nodes.items()
+            (f"{name}: {layer!r}" if isinstance(layer, Same) else f"{name}: {described(layer)}", ", ".join(sources))
+            for name, (layer, *sources) in self.nodes.items()
         ]
         return self._summary(("node", "reads"), before, cells)
 

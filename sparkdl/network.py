@@ -9,7 +9,7 @@ from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.base_network import BaseNetwork as BaseNetwork
 from sparkdl.graph import Graph as Graph  # so that JSON finds all networks wherever one kind is known
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.composite import Chain
+from sparkdl.layers.composite import Chain, described
 from sparkdl.weights import count_weights as count_weights  # where 0.1 had them
 from sparkdl.weights import named_arrays as named_arrays
 from sparkdl.weights import nested_weights as nested_weights
@@ -110,7 +110,7 @@ class Network(Chain, BaseNetwork):
         return changed
 
     def summary(self) -> str:
-        labels = [f"{layer.name}: {layer!r}" if layer.name else repr(layer) for layer in self.layers]
+        labels = [f"{layer.name}: {described(layer)}" if layer.name else described(layer) for layer in self.layers]
         before = ("", "input", str(self.row_shape(None)), "", "")
         return self._summary(("layer",), [before], [(label,) for label in labels])
 

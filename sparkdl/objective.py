@@ -59,7 +59,7 @@ class Objective:
     Attributes
     ----------
     losses : Named of Loss
-        By output, in the order of the network's.
+        By output, in the order of the network's; none of a network that only scores.
     weights : Named of float
         By output.
     """
@@ -117,6 +117,11 @@ class Objective:
     def metric(self) -> str:
         """What the metric of the only output is; "metric" of several, which have one each."""
         return "metric" if self.several else next(iter(self.losses.values())).metric
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """What the metrics of several outputs are, by output; none of one output."""
+        return {name: loss.metric for name, loss in self.losses.items()} if self.several else {}
 
     def encode(self, labels: Parts, shapes: Mapping[str, tuple[int, ...]]) -> Parts:
         """Labels as `delta` takes them, checked on the host: as of `Loss.encode`; rows that lack one are marked.
@@ -190,8 +195,8 @@ class Objective:
         return {name: jnp.where(known[name], own, jnp.nan) for name, own in found.items()} | {"": total}
 
     def predictions(self, y: Parts) -> Parts:
-        """What the outputs mean to a user, by output (see `Loss.predict`)."""
-        return {name: loss.predict(y[name]) for name, loss in self.losses.items()}
+        """What the outputs mean to a user, by output: see `Loss.predict`; without a loss, themselves."""
+        return {name: self.losses[name].predict(own) if name in self.losses else own for name, own in y.items()}
 
     # In the compiled step. y, labels: arrays by output.
 

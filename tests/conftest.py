@@ -39,6 +39,7 @@ SLOW = (
     "tests/spark/test_citizen.py",
     "tests/spark/test_custom.py",
     "tests/spark/test_everywhere.py",
+    "tests/spark/test_image_and_facts.py",
     "tests/spark/test_interpreter.py",
     "tests/spark/test_quickstart.py",
     "tests/spark/test_readme.py",

@@ -17,6 +17,7 @@ from sparkdl.datasets import (
     cifar10,
     data_directory,
     fashion_mnist,
+    mnist,
     read_idx,
     sample,
 )
@@ -99,6 +100,16 @@ def test_fashion_mnist_keeps_bytes_and_order(tmp_path: Path, folder: str, zipped
         for split, (images, labels) in written.items()
         for image, label in zip(images, labels, strict=True)
     ]
+
+
+@pytest.mark.parametrize("folder", [".", "mnist"])
+def test_mnist_has_digits_for_labels(tmp_path: Path, folder: str) -> None:
+    written = write_fashion(tmp_path / folder)
+    write_fashion(tmp_path / "fashion-mnist", zipped=True)  # whose files have the same names
+    table = mnist(tmp_path)
+    assert table.schema == SCHEMA
+    assert table["label"].to_pylist() == [str(label) for _, labels in written.values() for label in labels]
+    assert table["image"].to_pylist() == [image.tobytes() for images, _ in written.values() for image in images]
 
 
 def test_fashion_mnist_names_what_is_missing(tmp_path: Path) -> None:

@@ -237,6 +237,14 @@ def test_the_summary_tells_what_is_read() -> None:
     assert "a, b" in TWINS.summary() and lines[-1].split() == ["total", str(weights), "40"]
 
 
+def test_the_summary_tells_of_a_long_layer_how_much_is_in_it() -> None:
+    deep = Network([Network([Dense(3), Tanh()] * 9), Network([Dense(2)])], input_shape=(4,))
+    graph = Graph({"x": (4,)}, {"deep": (deep.layers[0], "x"), "last": (deep.layers[1], "deep")}, "last")
+    for summary in (deep.summary(), graph.summary()):
+        assert "Network of 18 layers " in summary and "Network(layers=(Dense(units=2),)) " in summary
+        assert max(map(len, summary.splitlines())) < 120
+
+
 def test_a_drawing_shows_every_layer_and_all_that_it_reads(tmp_path: Path) -> None:
     text = TASKS.to_mermaid()
     names = [*TASKS.inputs, *TASKS.nodes]

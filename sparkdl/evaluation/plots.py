@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from sparkdl.evaluation.calibration import BINS, EDGES, Calibration
 from sparkdl.evaluation.curves import Curve
+from sparkdl.pictures import Picture
 
 NAMED = 10  # more curves than this go without a legend, more classes without numbers in their cells
 
@@ -60,7 +61,7 @@ def regression_figure(frame: pd.DataFrame) -> Figure:
 
 
 def _panels(count: int) -> list[Axes]:
-    figure = Figure(figsize=(4.5 * count, 4.2), layout="constrained")
+    figure = Picture(figsize=(4.5 * count, 4.2), layout="constrained")
     return list(figure.subplots(1, count, squeeze=False)[0])
 
 

@@ -17,6 +17,7 @@ from sparkdl.layers.factored import added
 from sparkdl.places import place_of
 from sparkdl.weights import updated
 
+LONG = 60  # letters of a composite that is told by the number of its layers
 COUNTS = ("none", "one layer", "two layers")
 
 
@@ -410,6 +411,16 @@ def hold_layers(owner: Layer, field: str, least: int = 1) -> None:
 def names_of(layers: Sequence[Layer]) -> tuple[str, ...]:
     """The layers' own names, or their types and positions: "conv_0"."""
     return tuple(layer.name or f"{_snake_case(layer)}_{index}" for index, layer in enumerate(layers))
+
+
+def described(layer: Layer) -> str:
+    """A layer's type and what differs from its defaults, as one line; of many layers within it only how many."""
+    text = repr(layer)
+    return f"{type(layer).__name__} of {_count(layer)} layers" if len(text) > LONG and _count(layer) > 1 else text
+
+
+def _count(layer: Layer) -> int:
+    return sum(_count(child.layer) for child in layer.children) if isinstance(layer, Composite) else 1
 
 
 def read_by(child: Child, values: Sequence[Any]) -> Any:

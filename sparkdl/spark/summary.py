@@ -24,7 +24,7 @@ class TrainingSummary:
         Loss, metric, validation loss and metric, rows and seconds of every epoch.
     metric : str
         What the metric is: "accuracy", "mse", or another that the loss names; "metric" of several outputs, which have
-        one each (see `Epoch.outputs`).
+        one each (see `metrics` and `Epoch.outputs`).
     workers : list of dict
         For every worker: rank, host, device, rows.
     timings : dict of str to float
@@ -35,6 +35,8 @@ class TrainingSummary:
         What every worker did when, with collectTrainingStats.
     skipped : dict of str to int
         Rows that were left out, by what is wrong with them, with handleInvalid="skip".
+    metrics : dict of str
+        Of several outputs, what the metric of each is.
     """
 
     history: list[Epoch]
@@ -44,6 +46,7 @@ class TrainingSummary:
     ending: Ending = field(default_factory=Ending)
     events: list[list[dict[str, Any]]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
+    metrics: dict[str, str] = field(default_factory=dict)
 
     @property
     def stopReason(self) -> str:
@@ -96,7 +99,7 @@ class TrainingSummary:
         """Loss and metric, in training and validation, with the best check marked, as a matplotlib Figure."""
         from sparkdl.training.records.learning_curves import learning_figure
 
-        return learning_figure(self.history, self.metric, self.ending.best)
+        return learning_figure(self.history, self.metrics or self.metric, self.ending.best)
 
     @property
     def objectiveHistory(self) -> list[float]:
@@ -142,7 +145,8 @@ class TrainingSummary:
                 f"{epoch.rows / epoch.seconds:>9,.0f}"
             )
         for name, own in ((self.history and self.history[-1].outputs) or {}).items():
-            told = (f"{what.replace('_', ' ')} {value:.4f}" for what, value in own.items() if value is not None)
+            named = {what: what.replace("_", " ").replace("metric", self.metrics[name]) for what in own}
+            told = (f"{named[what]} {value:.4f}" for what, value in own.items() if value is not None)
             lines.append(f"{name}: {', '.join(told)}")
         if self.stopReason:
             lines.append(f"ended: {self.stopReason}")

@@ -135,7 +135,10 @@ def test_the_summary_tells_of_every_output(rows: DataFrame) -> None:
     summary = estimator(validationIndicatorCol="held_out").fit(held_out).summary
     last = summary.history[-1].outputs
     assert list(last) == ["kind", "price", "place"] and all(None not in own.values() for own in last.values())
-    assert "kind" in str(summary)
+    assert summary.metrics == {"kind": "accuracy", "price": "mse", "place": "mse"}
+    assert f"kind: loss {last['kind']['loss']:.4f}, accuracy {last['kind']['metric']:.4f}" in str(summary)
+    titles = [axes.get_title() for axes in summary.plot().axes]
+    assert titles[:3] == ["loss", "kind: loss", "kind: accuracy"] and len(titles) == 7
 
 
 @pytest.mark.parametrize(
