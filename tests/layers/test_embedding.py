@@ -47,6 +47,12 @@ def test_unknown_categories_share_the_last_row(layer: Layer) -> None:
     assert layer.integer_limit is None
 
 
+def test_no_number_of_a_row_is_rounded_on_its_way_out() -> None:
+    table = np.array([[np.inf, -np.inf, 2e-38], [1 + 2**-23, -3e38, 0.1]], "float32")
+    found = Embedding(2, 3).forward({"table": jnp.asarray(table)}, jnp.array([[1, 0], [0, 0]]))
+    np.testing.assert_array_equal(found, table[[[1, 0], [0, 0]]])
+
+
 def test_without_a_row_for_them_unknown_categories_are_never_taken_for_others() -> None:
     weights = Embedding(5, 3).init(jax.random.key(0), ())
     found = np.asarray(Embedding(5, 3).forward(weights, jnp.array([-1, 5, 4])))
