@@ -12,7 +12,8 @@ from jax import lax
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 
 
-def _check_channels(layer: Layer, input_shape: Shape) -> Shape:
+def check_channels(layer: Layer, input_shape: Shape) -> Shape:
+    """`input_shape` if it has an axis of channels."""
     if not input_shape:
         raise ValueError(
             f"{type(layer).__name__} expects rows of shape (..., channels), received (); put Reshape((1,)) before it."
@@ -54,7 +55,7 @@ class LocalResponseNorm(Layer):
             )
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        return _check_channels(self, input_shape)
+        return check_channels(self, input_shape)
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
@@ -123,7 +124,7 @@ class Standardization(Layer):
             )
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        return _check_channels(self, input_shape)
+        return check_channels(self, input_shape)
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
         weights = {"scale": jnp.ones(input_shape[-1:])} if self.scale else {}
@@ -198,7 +199,7 @@ class GroupNorm(Standardization):
             raise ValueError(f"groups of GroupNorm must be a positive integer, received {self.groups!r}.")
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        if _check_channels(self, input_shape)[-1] % self.groups:
+        if check_channels(self, input_shape)[-1] % self.groups:
             raise ValueError(
                 f"GroupNorm expects rows whose channels are a multiple of groups={self.groups}, received {input_shape}."
             )
@@ -276,7 +277,7 @@ class L2Normalize(Layer):
     """
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        return _check_channels(self, input_shape)
+        return check_channels(self, input_shape)
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
