@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
@@ -146,15 +147,30 @@ class Standardization(Layer):
 
 
 @dataclass(frozen=True)
-class LayerNorm(Standardization):
-    """Gives each position's channels mean 0 and variance 1, then scales and shifts them (Ba et al. 2016).
+class OfEachRow(Standardization):
+    """A standardization by what each row says of itself: LayerNorm, GroupNorm and RMSNorm."""
 
-    y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and (biased) variance over the last axis.
-    """
+    @abstractmethod
+    def _standard(self, x: Array) -> tuple[Array, Array]:
+        """Each number as it is before scale and bias, and the factor that it was multiplied by, in float32 at least."""
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
         return self.affine(weights, self._standard(x)[0]).astype(x.dtype)
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        dy = wide(dy)
+        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
+        return self.affine_gradient(weights, dscale, dbias)
+
+
+@dataclass(frozen=True)
+class LayerNorm(OfEachRow):
+    """Gives each position's channels mean 0 and variance 1, then scales and shifts them (Ba et al. 2016).
+
+    y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and (biased) variance over the last axis.
+    """
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
@@ -163,12 +179,6 @@ class LayerNorm(Standardization):
         along = (dstandard * standard).mean(axis=-1, keepdims=True)
         dx = factor * (dstandard - dstandard.mean(axis=-1, keepdims=True) - standard * along)
         return dx.astype(x.dtype)
-
-    @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        dy = wide(dy)
-        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
-        return self.affine_gradient(weights, dscale, dbias)
 
     def _standard(self, x: Array) -> tuple[Array, Array]:
         """(x - mean) / deviation, and 1 / deviation."""
@@ -179,7 +189,7 @@ class LayerNorm(Standardization):
 
 
 @dataclass(frozen=True)
-class GroupNorm(Standardization):
+class GroupNorm(OfEachRow):
     """Gives each group of channels mean 0 and variance 1 over a row's positions (Wu and He 2018).
 
     y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and (biased) variance over all positions of a row and
@@ -206,21 +216,11 @@ class GroupNorm(Standardization):
         return input_shape
 
     @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
-        return self.affine(weights, self._standard(x)[0]).astype(x.dtype)
-
-    @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         standard, factor = self._standard(x)
         dstandard = self.scaled(weights, wide(dy))
         along = self._mean(dstandard * standard)
         return (factor * (dstandard - self._mean(dstandard) - standard * along)).astype(x.dtype)
-
-    @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        dy = wide(dy)
-        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
-        return self.affine_gradient(weights, dscale, dbias)
 
     def _standard(self, x: Array) -> tuple[Array, Array]:
         """(x - mean) / deviation, and 1 / deviation, of shape (batch, 1, ..., channels)."""
@@ -237,7 +237,7 @@ class GroupNorm(Standardization):
 
 
 @dataclass(frozen=True)
-class RMSNorm(Standardization):
+class RMSNorm(OfEachRow):
     """Divides each position's channels by their root mean square, then scales them (Zhang and Sennrich 2019).
 
     y = x / sqrt(mean(x * x) + epsilon) * scale, the mean over the last axis; a bias is added if asked for.
@@ -246,21 +246,11 @@ class RMSNorm(Standardization):
     bias: bool = field(default=False, kw_only=True)
 
     @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
-        return self.affine(weights, self._standard(x)[0]).astype(x.dtype)
-
-    @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         standard, factor = self._standard(x)
         dstandard = self.scaled(weights, wide(dy))
         along = (dstandard * standard).mean(axis=-1, keepdims=True)
         return (factor * (dstandard - standard * along)).astype(x.dtype)
-
-    @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        dy = wide(dy)
-        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
-        return self.affine_gradient(weights, dscale, dbias)
 
     def _standard(self, x: Array) -> tuple[Array, Array]:
         """x / root, and 1 / root."""
