@@ -69,7 +69,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a * b).sum(1, keepdims=True) / np.linalg.norm(a, axis=1)[:, None] / np.linalg.norm(b, axis=1)[:, None]
 
 
-def pairs(*vectors: np.ndarray) -> np.ndarray:
+def pairs(*vectors: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     return np.stack([(one * other).sum(1) for one, other in vectors], axis=1)
 
 
