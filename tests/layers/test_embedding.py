@@ -87,6 +87,12 @@ def test_buckets_are_numpys() -> None:
 def test_a_graph_knows_which_inputs_are_categories_and_how_many() -> None:
     assert WIDE.integers == {"city"}
     assert WIDE.limits == {"city": 5}  # the least of its readers'
+    assert WIDE.tables == {"city": "again"}
+    inner = Network([Network([Embedding(9, 2)], name="body"), Dense(1)], input_shape=())
+    assert inner.tables == {"features": "body/embedding_0"}
+    table = Embedding(5, 2)
+    twins = Graph({"a": (), "b": ()}, {"x": (table, "a"), "y": (table, "b"), "z": (Concatenate(), "x", "y")}, "z")
+    assert twins.tables == {"a": "x", "b": "y"}
     assert Network([Embedding(9, 2), Dense(1)], input_shape=()).limits == {"features": 9}
     assert Network([HashedEmbedding(9, 2), Dense(1)], input_shape=()).limits == {}
 
@@ -111,7 +117,7 @@ def test_it_is_trained_on_numbers_that_the_table_has_and_on_no_others() -> None:
     result = training.fit(WIDE, (data, labels), **given)
     assert result.history[-1].metric == 1
     data["city"] = np.where(np.arange(400) == 7, 6, city).astype("int32")
-    with pytest.raises(ValueError, match="'city' must hold categories from 0 to 4, .* received 6; .*unknown=True"):
+    with pytest.raises(ValueError, match="'city' must hold categories from 0 to 4, .* 'again', received 6; .*unknown="):
         training.fit(WIDE, (data, labels), **given)
 
 
