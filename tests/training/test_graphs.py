@@ -34,6 +34,8 @@ from sparkdl.training.data.batches import Rows, Steps
 from sparkdl.training.exchanges.threshold import FixedThreshold
 from sparkdl.weights import named_arrays, updated
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(31)
 COUNT, STEP_SIZE = 24, 0.05
 GRAPH = Graph(
