@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
@@ -57,10 +58,19 @@ class BaseNetwork(Composite):
     @property
     def limits(self) -> dict[str, int]:
         """Of inputs that choose rows of a table, as an Embedding's, how many there are: they are from 0 to below it."""
-        found: dict[str, int] = {}
-        for name, layers in zip(self.input_shapes, self.readers, strict=True):
-            limits = [limit for layer in layers if (limit := layer.integer_limit) is not None]
-            found |= {name: min(limits)} if limits else {}
+        return {name: limit for name, (limit, _) in self._smallest_tables.items()}
+
+    @property
+    def tables(self) -> dict[str, str]:
+        """Of those inputs the path of the layer with the table, of the smallest where several read one."""
+        return {name: path for name, (_, path) in self._smallest_tables.items()}
+
+    @property
+    def _smallest_tables(self) -> dict[str, tuple[int, str]]:
+        found: dict[str, tuple[int, str]] = {}
+        for name, readers in zip(self.input_shapes, self.named_readers, strict=True):
+            own = [(limit, path) for path, layer in readers if (limit := layer.integer_limit) is not None]
+            found |= {name: min(own, key=itemgetter(0))} if own else {}
         return found
 
     @property

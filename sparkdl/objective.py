@@ -114,6 +114,11 @@ class Objective:
         return FIRST + 3 * len(self.losses) if self.several else SENT + 1
 
     @property
+    def summed(self) -> int:
+        """Numbers in `totals` before the bytes sent are known."""
+        return self.size if self.several else SENT
+
+    @property
     def metric(self) -> str:
         """What the metric of the only output is; "metric" of several, which have one each."""
         return "metric" if self.several else next(iter(self.losses.values())).metric

@@ -36,6 +36,7 @@ SLOW = (
     "tests/launch/test_lost_hosts.py",
     "tests/launch/test_worker.py",
     "tests/spark/test_benchmark_order.py",
+    "tests/spark/test_categories.py::test_a_cross_validator",
     "tests/spark/test_citizen.py",
     "tests/spark/test_custom.py",
     "tests/spark/test_everywhere.py",

@@ -88,7 +88,7 @@ def test_a_small_image_keeps_its_positions_in_the_stem() -> None:
         models.wide_and_deep(**TABLE, outputs=2, units=(8,), crosses=[("city", "kind")], cross_rows=50),
         models.wide_and_deep({"city": 7}, outputs=2, units=()),
         models.dlrm({"city": 7, "kind": HashedEmbedding(20, 4)}, 3, 2, 4, (8,), (8,)),
-        models.dlrm({"city": 7}, Normalization((0.0, 1, 2), (1.0, 1, 4)), 2, 4),
+        models.dlrm({"city": 7, "kind": HashedEmbedding(20, 9)}, Normalization((0.0, 1, 2), (1.0, 1, 4)), 2, 4),
     ],
     ids=["mlp", "tabular_resnet", "wide_and_deep", "wide alone", "dlrm", "dlrm, normalized"],
 )

@@ -36,11 +36,11 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     layout.check_form(max(depth_of(column.type) for column in columns), images, str(kind))
     decoded = _join_columns(columns, layout) if layout.joined else _one(columns[0], layout)
     if layout.limit is not None:
-        decoded = _limited(decoded, layout.subject, layout.limit)
+        decoded = _limited(decoded, layout, layout.limit)
     return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
 
 
-def _limited(decoded: Decoded, subject: str, limit: int) -> Decoded:
+def _limited(decoded: Decoded, layout: Layout, limit: int) -> Decoded:
     """The rows whose integers are those of a table; others are marked."""
     values = decoded.values.reshape(len(decoded.status), -1)
     outside = (values < 0) | (values >= limit)
@@ -50,8 +50,9 @@ def _limited(decoded: Decoded, subject: str, limit: int) -> Decoded:
         if status[row] != CATEGORY:
             return decoded.problem(row)
         return (
-            f"{subject} must hold categories from 0 to {limit - 1}, the rows of the network's table, "
-            f"received {values[row][outside[row]][0]}; index them so, give the layer more rows, or unknown=True"
+            f"{layout.subject} must hold categories from 0 to {limit - 1}, the rows of the network's table "
+            f"{layout.table!r}, received {values[row][outside[row]][0]}; index them so, give the layer more rows, "
+            "or unknown=True"
         )
 
     kept = np.where(status[:, None] == VALID, values, 0)

@@ -49,6 +49,8 @@ class Layout:
         Of a row of the network's input.
     limit : int or None
         That integers are from 0 to below it, as they choose rows of a table.
+    table : str
+        The path of the layer whose rows they choose.
     hashed : bool
         Whether strings are taken, which become hashes.
     part : str
@@ -74,6 +76,7 @@ class Layout:
     most_pixels: int = MOST_PIXELS
     part: str = ""
     limit: int | None = None
+    table: str = ""
     hashed: bool = False
 
     @classmethod

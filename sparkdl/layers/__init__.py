@@ -13,6 +13,8 @@ from sparkdl.layers.activation import Silu as Silu
 from sparkdl.layers.activation import Softmax as Softmax
 from sparkdl.layers.activation import Softplus as Softplus
 from sparkdl.layers.activation import Tanh as Tanh
+from sparkdl.layers.affine import Scale as Scale
+from sparkdl.layers.affine import Shift as Shift
 from sparkdl.layers.augmentation import RandomBrightness as RandomBrightness
 from sparkdl.layers.augmentation import RandomContrast as RandomContrast
 from sparkdl.layers.augmentation import RandomCrop as RandomCrop

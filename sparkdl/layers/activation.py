@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.layers.normalization import along_channels, check_channels
 
 
 @dataclass(frozen=True)
@@ -94,20 +95,18 @@ class PRelu(Activation):
             raise ValueError(f"initial of PRelu must be a finite number, received {self.initial}; 0.25 is usual.")
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        if not input_shape:
-            raise ValueError("PRelu expects rows of shape (..., channels), received (); put Reshape((1,)) before it.")
-        return input_shape
+        return check_channels(self, input_shape)
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
         return {"slope": jnp.full(input_shape[-1:], float(self.initial))}
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        return jnp.where(x > 0, x, jnp.expand_dims(weights["slope"], range(x.ndim - 1)) * x)
+        return jnp.where(x > 0, x, along_channels(weights["slope"], x) * x)
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        return jnp.where(x > 0, dy, jnp.expand_dims(weights["slope"], range(x.ndim - 1)) * dy)
+        return jnp.where(x > 0, dy, along_channels(weights["slope"], x) * dy)
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
@@ -250,9 +249,7 @@ class Softmax(Activation):
     """y = exp(x) / sum(exp(x)) over the last axis (Bridle 1990)."""
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        if not input_shape:
-            raise ValueError("Softmax expects rows of shape (..., channels), received (); put Reshape((1,)) before it.")
-        return input_shape
+        return check_channels(self, input_shape)
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:

@@ -116,14 +116,19 @@ class Composite(Layer):
         return (self.entries + len(self.children) - 1,)
 
     @cached_property
-    def readers(self) -> tuple[list[Layer], ...]:
-        """For each of x's arrays the layers that read it, those within composites in place of these."""
-        found: tuple[list[Layer], ...] = tuple([] for _ in range(self.entries))
+    def named_readers(self) -> tuple[list[tuple[str, Layer]], ...]:
+        """For each of x's arrays (path, layer) of those that read it, those within composites in place of these."""
+        found: tuple[list[tuple[str, Layer]], ...] = tuple([] for _ in range(self.entries))
         for child in self.children:
-            for source, layers in zip(child.sources, _readers(child), strict=True):
+            for source, readers in zip(child.sources, _readers(child), strict=True):
                 if source < self.entries:
-                    found[source].extend(layers)
+                    found[source].extend(readers)
         return found
+
+    @cached_property
+    def readers(self) -> tuple[list[Layer], ...]:
+        """For each of x's arrays the layers that read it."""
+        return tuple([layer for _, layer in readers] for readers in self.named_readers)
 
     @cached_property
     def integer_entries(self) -> frozenset[int]:
@@ -429,15 +434,16 @@ def read_by(child: Child, values: Sequence[Any]) -> Any:
     return values[sources[0]] if len(sources) == 1 else tuple(values[source] for source in sources)
 
 
-def _readers(child: Child) -> Sequence[list[Layer]]:
-    """For each of the child's sources the layers that read it."""
-    layer = child.layer
-    return layer.readers if isinstance(layer, Composite) else [[layer]] * len(child.sources)
+def _readers(child: Child) -> Sequence[list[tuple[str, Layer]]]:
+    """For each of the child's sources (path, layer) of those that read it."""
+    if not isinstance(child.layer, Composite):
+        return [[(child.name, child.layer)]] * len(child.sources)
+    return [[(f"{child.name}/{path}", layer) for path, layer in readers] for readers in child.layer.named_readers]
 
 
 def _integers_read(child: Child) -> list[bool]:
     """Whether the child reads each of its sources as integers."""
-    return [bool(layers) and all(layer.takes_integers for layer in layers) for layers in _readers(child)]
+    return [bool(readers) and all(layer.takes_integers for _, layer in readers) for readers in _readers(child)]
 
 
 def _sum(parts: Sequence[Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
-from sparkdl.layers.factored import Factored
+from sparkdl.layers.factored import Factored, transposed_product
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Dense(KernelLayer):
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        kernel = x.T @ dy
+        kernel = transposed_product(x, dy)
         return {"kernel": kernel, "bias": dy.sum(axis=0)} if self.bias else {"kernel": kernel}
 
     def train_gradient(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Weights:

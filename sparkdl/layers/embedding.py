@@ -16,7 +16,7 @@ from sparkdl.arrays import INTEGERS
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
-from sparkdl.layers.factored import MOST_ROWS, TableRows
+from sparkdl.layers.factored import MOST_ROWS, TableRows, rows_at
 from sparkdl.layers.merge import Merge
 from sparkdl.specs import check_range
 
@@ -131,7 +131,7 @@ class Embedding(Categories):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        return weights["table"].at[self._ids(x)].get(mode="fill", fill_value=jnp.nan)
+        return rows_at(weights["table"], self._ids(x))
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:

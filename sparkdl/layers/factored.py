@@ -34,7 +34,7 @@ class Factored(NamedTuple):
 
     def product(self) -> Array:
         """The matrix itself, (inputs, outputs)."""
-        return self.rows.T @ self.slopes
+        return transposed_product(self.rows, self.slopes)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -90,12 +90,28 @@ class TableRows:
         return table.at[self.ids].add(self.slopes, mode="drop")
 
     def taken(self, table: Array) -> Array:
-        """The rows of an array (rows, size) that `merged` ids name, and zeros for those of no row."""
-        return table.at[self.ids].get(mode="fill", fill_value=0, indices_are_sorted=True, unique_indices=False)
+        """The rows of an array (rows, size) that the ids name, and NaN for those of no row."""
+        return rows_at(table, self.ids)
 
     def put(self, table: Array, values: Array) -> Array:
         """The array with other values in the rows that `merged` ids name."""
         return table.at[self.ids].set(values, mode="drop", indices_are_sorted=True)
+
+
+def transposed_product(rows: Array, slopes: Array) -> Array:
+    """The matrix rows.T @ slopes."""
+    if slopes.shape[1] == 1:  # of (4096, 64) 0.02 ms so, and 0.10 by XLA's copy of rows transposed
+        return (slopes.T @ rows).T
+    return rows.T @ slopes
+
+
+def rows_at(table: Array, ids: Array) -> Array:
+    """The rows of an array (rows, size) that ids of any shape name, and NaN for those of no row."""
+    inside = (ids >= 0) & (ids < len(table))
+    one, zero = (jnp.where(inside, number, jnp.nan).astype(table.dtype)[..., None] for number in (1, 0))
+    # Not `mode="fill"`: with nothing to compute, XLA on a CPU unrolls rows of up to 75 numbers into copies one
+    # by one, and few rows are on their way from memory at once. 4,096 of 64, out of 1,000,000, take 0.45 ms, 0.08 so.
+    return table.at[ids].get(mode="clip") * one + zero
 
 
 def is_factored(part: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
@@ -12,7 +13,8 @@ from jax import lax
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 
 
-def _check_channels(layer: Layer, input_shape: Shape) -> Shape:
+def check_channels(layer: Layer, input_shape: Shape) -> Shape:
+    """`input_shape` if it has an axis of channels."""
     if not input_shape:
         raise ValueError(
             f"{type(layer).__name__} expects rows of shape (..., channels), received (); put Reshape((1,)) before it."
@@ -54,7 +56,7 @@ class LocalResponseNorm(Layer):
             )
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        return _check_channels(self, input_shape)
+        return check_channels(self, input_shape)
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
@@ -123,7 +125,7 @@ class Standardization(Layer):
             )
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        return _check_channels(self, input_shape)
+        return check_channels(self, input_shape)
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
         weights = {"scale": jnp.ones(input_shape[-1:])} if self.scale else {}
@@ -145,15 +147,30 @@ class Standardization(Layer):
 
 
 @dataclass(frozen=True)
-class LayerNorm(Standardization):
-    """Gives each position's channels mean 0 and variance 1, then scales and shifts them (Ba et al. 2016).
+class OfEachRow(Standardization):
+    """A standardization by what each row says of itself: LayerNorm, GroupNorm and RMSNorm."""
 
-    y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and (biased) variance over the last axis.
-    """
+    @abstractmethod
+    def _standard(self, x: Array) -> tuple[Array, Array]:
+        """Each number as it is before scale and bias, and the factor that it was multiplied by, in float32 at least."""
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
         return self.affine(weights, self._standard(x)[0]).astype(x.dtype)
+
+    @jitted
+    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+        dy = wide(dy)
+        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
+        return self.affine_gradient(weights, dscale, dbias)
+
+
+@dataclass(frozen=True)
+class LayerNorm(OfEachRow):
+    """Gives each position's channels mean 0 and variance 1, then scales and shifts them (Ba et al. 2016).
+
+    y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and (biased) variance over the last axis.
+    """
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
@@ -162,12 +179,6 @@ class LayerNorm(Standardization):
         along = (dstandard * standard).mean(axis=-1, keepdims=True)
         dx = factor * (dstandard - dstandard.mean(axis=-1, keepdims=True) - standard * along)
         return dx.astype(x.dtype)
-
-    @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        dy = wide(dy)
-        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
-        return self.affine_gradient(weights, dscale, dbias)
 
     def _standard(self, x: Array) -> tuple[Array, Array]:
         """(x - mean) / deviation, and 1 / deviation."""
@@ -178,7 +189,7 @@ class LayerNorm(Standardization):
 
 
 @dataclass(frozen=True)
-class GroupNorm(Standardization):
+class GroupNorm(OfEachRow):
     """Gives each group of channels mean 0 and variance 1 over a row's positions (Wu and He 2018).
 
     y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and (biased) variance over all positions of a row and
@@ -198,15 +209,11 @@ class GroupNorm(Standardization):
             raise ValueError(f"groups of GroupNorm must be a positive integer, received {self.groups!r}.")
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        if _check_channels(self, input_shape)[-1] % self.groups:
+        if check_channels(self, input_shape)[-1] % self.groups:
             raise ValueError(
                 f"GroupNorm expects rows whose channels are a multiple of groups={self.groups}, received {input_shape}."
             )
         return input_shape
-
-    @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
-        return self.affine(weights, self._standard(x)[0]).astype(x.dtype)
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
@@ -214,12 +221,6 @@ class GroupNorm(Standardization):
         dstandard = self.scaled(weights, wide(dy))
         along = self._mean(dstandard * standard)
         return (factor * (dstandard - self._mean(dstandard) - standard * along)).astype(x.dtype)
-
-    @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        dy = wide(dy)
-        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
-        return self.affine_gradient(weights, dscale, dbias)
 
     def _standard(self, x: Array) -> tuple[Array, Array]:
         """(x - mean) / deviation, and 1 / deviation, of shape (batch, 1, ..., channels)."""
@@ -236,7 +237,7 @@ class GroupNorm(Standardization):
 
 
 @dataclass(frozen=True)
-class RMSNorm(Standardization):
+class RMSNorm(OfEachRow):
     """Divides each position's channels by their root mean square, then scales them (Zhang and Sennrich 2019).
 
     y = x / sqrt(mean(x * x) + epsilon) * scale, the mean over the last axis; a bias is added if asked for.
@@ -245,21 +246,11 @@ class RMSNorm(Standardization):
     bias: bool = field(default=False, kw_only=True)
 
     @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
-        return self.affine(weights, self._standard(x)[0]).astype(x.dtype)
-
-    @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         standard, factor = self._standard(x)
         dstandard = self.scaled(weights, wide(dy))
         along = (dstandard * standard).mean(axis=-1, keepdims=True)
         return (factor * (dstandard - standard * along)).astype(x.dtype)
-
-    @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        dy = wide(dy)
-        dscale, dbias = row_sums(dy * self._standard(x)[0]).sum(axis=0), row_sums(dy).sum(axis=0)
-        return self.affine_gradient(weights, dscale, dbias)
 
     def _standard(self, x: Array) -> tuple[Array, Array]:
         """x / root, and 1 / root."""
@@ -276,7 +267,7 @@ class L2Normalize(Layer):
     """
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        return _check_channels(self, input_shape)
+        return check_channels(self, input_shape)
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.layers.normalization import along_channels
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,12 @@ class Normalization(Layer):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        return (x - jnp.expand_dims(weights["mean"], range(x.ndim - 1))) * self._factor(weights, x)
+        return (x - along_channels(weights["mean"], x)) * self._factor(weights, x)
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         return dy * self._factor(weights, x)
 
     def _factor(self, weights: Weights, x: Array) -> Array:
-        variance = jnp.expand_dims(weights["variance"], range(x.ndim - 1))
+        variance = along_channels(weights["variance"], x)
         return lax.rsqrt(jnp.where(variance > 0, variance, 1))

@@ -153,7 +153,19 @@ class Crop(Edging):
 
 
 @dataclass(frozen=True)
-class SpaceToDepth(Layer):
+class OfBlocks(Layer):
+    """A layer of square blocks of positions, of a height and width of `size`."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.size, int) or self.size < 1:
+            raise ValueError(f"size of {type(self).__name__} must be a positive integer, received {self.size!r}.")
+
+
+@dataclass(frozen=True)
+class SpaceToDepth(OfBlocks):
     """Every block of positions of an image becomes one position with the channels of all: no number is lost.
 
     x  (batch, height, width, channels)                          dx  of x's shape   dL/dx
@@ -166,12 +178,6 @@ class SpaceToDepth(Layer):
     size : int
         Height and width of a block.
     """
-
-    size: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_block(self)
 
     def output_shape(self, input_shape: Shape) -> Shape:
         height, width, channels = image_shape(self, input_shape)
@@ -192,7 +198,7 @@ class SpaceToDepth(Layer):
 
 
 @dataclass(frozen=True)
-class DepthToSpace(Layer):
+class DepthToSpace(OfBlocks):
     """The way back from SpaceToDepth: the channels of a position become a block of positions (Shi et al. 2016).
 
     x  (batch, height, width, size ** 2 * channels)       dx  of x's shape   dL/dx
@@ -203,12 +209,6 @@ class DepthToSpace(Layer):
     size : int
         Height and width of a block.
     """
-
-    size: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_block(self)
 
     def output_shape(self, input_shape: Shape) -> Shape:
         height, width, channels = image_shape(self, input_shape)
@@ -225,11 +225,6 @@ class DepthToSpace(Layer):
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         return _deepened(dy, self.size)
-
-
-def _check_block(layer: SpaceToDepth | DepthToSpace) -> None:
-    if not isinstance(layer.size, int) or layer.size < 1:
-        raise ValueError(f"size of {type(layer).__name__} must be a positive integer, received {layer.size!r}.")
 
 
 def _deepened(x: Array, size: int) -> Array:

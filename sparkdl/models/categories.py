@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sparkdl.graph import Graph
@@ -124,7 +125,7 @@ def dlrm(
     Parameters
     ----------
     categories, numbers
-        As of `embedded`; embeddings of one's own have `size` too.
+        As of `embedded`; the vectors of embeddings are made as long as `size`.
     outputs : int, default 1
         Classes, or numbers to predict.
     size : int, default 16
@@ -140,7 +141,7 @@ def dlrm(
     if numbers == 0:
         raise ValueError("numbers of dlrm must be at least 1, as its bottom part reads them, received 0.")
     sized = {
-        name: Embedding(given, size, unknown=True) if isinstance(given, int) else given
+        name: Embedding(given, size, unknown=True) if isinstance(given, int) else replace(given, size=size)
         for name, given in categories.items()
     }
     inputs, nodes, _ = _entry(sized, numbers, joined=False)

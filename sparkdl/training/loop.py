@@ -190,7 +190,8 @@ class _Group:
         weights = initialization(plan.network)(np.int64(plan.seed))
         if initial is not None:
             weights = started_from(weights, initial)
-        return initial_state(plan.network, weights, Optimizer.of(plan.optimizer), self.exchange, self.mesh.size)
+        optimizer, totals = Optimizer.of(plan.optimizer), plan.objective.summed
+        return initial_state(plan.network, weights, optimizer, self.exchange, self.mesh.size, totals)
 
     def _train_epoch(self) -> None:
         plan, epoch = self.plan, self.at.epoch

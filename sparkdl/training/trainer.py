@@ -118,8 +118,9 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
         outside = (features[name] < 0) | (features[name] >= limit)
         if outside.any():
             raise ValueError(
-                f"{name!r} must hold categories from 0 to {limit - 1}, the rows of the network's table, received "
-                f"{features[name][outside][0]}; index them so, give the layer more rows, or unknown=True."
+                f"{name!r} must hold categories from 0 to {limit - 1}, the rows of the network's table "
+                f"{network.tables[name]!r}, received {features[name][outside][0]}; index them so, give the layer more "
+                "rows, or unknown=True."
             )
     labels = plan.objective.encode(labels, network.output_shapes)
     shard = Shard.from_arrays(features, labels, *weights)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from layer_table import Row
 
 from sparkdl.layers.activation import PRelu, Relu6, Tanh
+from sparkdl.layers.affine import Scale, Shift
 from sparkdl.layers.dense import Dense, Maxout
 from sparkdl.layers.depthwise import DepthwiseConv, SeparableConv
 from sparkdl.layers.dropout import (
@@ -81,6 +82,13 @@ NORMS = [
     Row(RMSNorm(), (5,), refused=()),
     Row(Normalization((1.0, -2.0, 0.5), (4.0, 0.25, 0.0)), (2, 3), refused=(2,)),
     Row(RMSNorm(bias=True, epsilon=0.1), (2, 3, 4), refused=()),
+]
+
+NUMBERS = [
+    Row(Scale(-2.5), ()),
+    Row(Scale(0.1, per_channel=True), (2, 4), refused=()),
+    Row(Shift(3), (2, 4)),
+    Row(Shift(0.0, per_channel=True, name="bias"), (4,), refused=()),
 ]
 
 DISTANCES = [

@@ -47,6 +47,12 @@ def test_unknown_categories_share_the_last_row(layer: Layer) -> None:
     assert layer.integer_limit is None
 
 
+def test_no_number_of_a_row_is_rounded_on_its_way_out() -> None:
+    table = np.array([[np.inf, -np.inf, 2e-38], [1 + 2**-23, -3e38, 0.1]], "float32")
+    found = Embedding(2, 3).forward({"table": jnp.asarray(table)}, jnp.array([[1, 0], [0, 0]]))
+    np.testing.assert_array_equal(found, table[[[1, 0], [0, 0]]])
+
+
 def test_without_a_row_for_them_unknown_categories_are_never_taken_for_others() -> None:
     weights = Embedding(5, 3).init(jax.random.key(0), ())
     found = np.asarray(Embedding(5, 3).forward(weights, jnp.array([-1, 5, 4])))
@@ -81,6 +87,12 @@ def test_buckets_are_numpys() -> None:
 def test_a_graph_knows_which_inputs_are_categories_and_how_many() -> None:
     assert WIDE.integers == {"city"}
     assert WIDE.limits == {"city": 5}  # the least of its readers'
+    assert WIDE.tables == {"city": "again"}
+    inner = Network([Network([Embedding(9, 2)], name="body"), Dense(1)], input_shape=())
+    assert inner.tables == {"features": "body/embedding_0"}
+    table = Embedding(5, 2)
+    twins = Graph({"a": (), "b": ()}, {"x": (table, "a"), "y": (table, "b"), "z": (Concatenate(), "x", "y")}, "z")
+    assert twins.tables == {"a": "x", "b": "y"}
     assert Network([Embedding(9, 2), Dense(1)], input_shape=()).limits == {"features": 9}
     assert Network([HashedEmbedding(9, 2), Dense(1)], input_shape=()).limits == {}
 
@@ -105,7 +117,7 @@ def test_it_is_trained_on_numbers_that_the_table_has_and_on_no_others() -> None:
     result = training.fit(WIDE, (data, labels), **given)
     assert result.history[-1].metric == 1
     data["city"] = np.where(np.arange(400) == 7, 6, city).astype("int32")
-    with pytest.raises(ValueError, match="'city' must hold categories from 0 to 4, .* received 6; .*unknown=True"):
+    with pytest.raises(ValueError, match="'city' must hold categories from 0 to 4, .* 'again', received 6; .*unknown="):
         training.fit(WIDE, (data, labels), **given)
 
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from pyspark.ml import Pipeline
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.feature import StringIndexer
+from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_cases import arrays, same_bits
 
 from sparkdl import DeepClassifier, Graph, Network, register_function
-from sparkdl.layers import Bucketize, Concatenate, Dense, Embedding, Flatten, HashedEmbedding, OneHot
+from sparkdl.layers import Bucketize, Concatenate, Dense, Embedding, Flatten, HashedEmbedding, OneHot, Scale
 from sparkdl.spark.classification import DeepClassificationModel
 
 CITIES = ("Basel", "Ulm", "Łódź", "København", "東京")
@@ -85,7 +87,7 @@ def test_a_category_that_no_table_has_is_a_row_that_cannot_be_used(
     rows: DataFrame, model: DeepClassificationModel, number: float
 ) -> None:
     strange = rows.withColumn("city", F.when(F.col("age") == 7, number).otherwise(F.col("city")))
-    message = rf"featuresCols 'city' must hold categories from 0 to 4, .*received {number:.0f}; .*unknown=True"
+    message = rf"featuresCols 'city' must hold categories from 0 to 4, .* 'place', received {number:.0f}; .*unknown="
     with pytest.raises(Exception, match=message):
         estimator().fit(strange)
     with pytest.raises(Exception, match=message):
@@ -105,6 +107,58 @@ def test_unknown_categories_have_a_row_where_this_is_wanted(spark: SparkSession)
     assert model.evaluate(rows).accuracy == 1
     scored = spark.createDataFrame([(2.0,), (3.0,), (99.0,)], "city double")
     assert len({row.rawPrediction for row in model.transform(scored).collect()}) == 1
+
+
+def test_a_stream_of_categories_is_scored_as_rows_are(
+    spark: SparkSession, rows: DataFrame, model: DeepClassificationModel, tmp_path: Path
+) -> None:
+    rows.write.parquet(str(tmp_path / "rows"))
+    stream = spark.readStream.schema(rows.schema).parquet(str(tmp_path / "rows"))
+    sink = model.transform(stream).writeStream.format("memory").queryName("categories")
+    query = sink.option("checkpointLocation", str(tmp_path / "stream")).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    streamed, scored = spark.table("categories"), model.transform(rows)
+    assert sorted(streamed.select("age", "name", "rawPrediction").collect()) == sorted(
+        scored.select("age", "name", "rawPrediction").collect()
+    )
+
+
+def test_a_cross_validator_chooses_among_graphs(rows: DataFrame, tmp_path: Path) -> None:
+    blind = GRAPH.with_head({"nothing": (Scale(0.0), "both"), "guess": (Dense(2), "nothing")})
+    tried = estimator(maxIter=20)
+    maps = ParamGridBuilder().addGrid(tried.network, [blind, GRAPH]).build()
+    accuracy = MulticlassClassificationEvaluator(metricName="accuracy")
+    tuned = CrossValidator(estimator=tried, estimatorParamMaps=maps, evaluator=accuracy, numFolds=2, seed=1).fit(rows)
+    assert tuned.avgMetrics[0] < 0.8 and tuned.avgMetrics[1] > 0.95
+    tuned.save(str(tmp_path / "tuned"))
+    best = CrossValidatorModel.load(str(tmp_path / "tuned")).bestModel
+    assert isinstance(best, DeepClassificationModel) and best.getNetwork() == GRAPH
+    assert best.transform(rows).collect() == tuned.transform(rows).collect()
+
+
+def test_settings_with_other_tables_are_tried_each_on_the_rows_it_can_use(rows: DataFrame) -> None:
+    """Of one shape of row, but rows that one cannot use are fine for another, as are strings."""
+
+    def of(table: Any) -> Network:
+        return Network([table, Dense(2)], input_shape=())
+
+    tried = DeepClassifier(featuresCol="city", maxIter=1, handleInvalid="skip")
+    tables = [Embedding(3, 2), Embedding(5, 2), Embedding(3, 2, unknown=True)]
+    fitted = tried.fit(rows, [{tried.network: of(table)} for table in tables])
+    lacking = rows.where("city >= 3").count()
+    assert [model.summary.skipped for model in fitted] == [{"no category": lacking}, {}, {}]
+    by_name = [{tried.network: of(table), tried.featuresCol: "name"} for table in (HashedEmbedding(9, 2), tables[1])]
+    with pytest.raises(ValueError, match="featuresCol 'name' must be numeric or .*, received string"):
+        tried.fit(rows, by_name)
+
+
+def test_a_fit_of_tables_goes_on_from_its_checkpoint_to_the_same_weights(rows: DataFrame, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"numWorkers": 2, "optimizer": "ada_grad", "stepSize": 0.3}
+    estimator(**given, maxIter=2, checkpointDir=str(tmp_path)).fit(rows)
+    resumed = estimator(**given, maxIter=4, checkpointDir=str(tmp_path)).fit(rows)
+    assert resumed.summary.resumedFrom == [2, 0]
+    whole = estimator(**given, maxIter=4).fit(rows)
+    assert same_bits(arrays(resumed), arrays(whole))
 
 
 def test_strings_are_refused_where_nothing_hashes_them(rows: DataFrame) -> None:

@@ -27,8 +27,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from spark_cases import NETWORK, UNOPTIMIZED, arrays, same_bits, table
 
-from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, Network, register_function
-from sparkdl.layers import Dense, Rescale
+from sparkdl import (
+    DeepClassificationModel,
+    DeepClassifier,
+    DeepEstimator,
+    DeepModel,
+    Graph,
+    Network,
+    Same,
+    register_function,
+)
+from sparkdl.layers import Concatenate, Dense, Embedding, HashedEmbedding, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.spark import local_session
 from sparkdl.spark.driver import columns as input_columns
@@ -71,6 +80,20 @@ class Halved(Layer):
 
 
 OWN = Network([Rescale(1 / 255), Dense(3), Halved(), Dense(1)], input_shape=(4,))
+# Of several inputs, numbers, categories and strings, and two outputs.
+GRAPH = Graph(
+    inputs={"facts": (4,), "place": (), "before": (), "word": ()},
+    nodes={
+        "known": (Network([Rescale(1 / 255), Dense(3)]), "facts"),
+        "here": (Embedding(5, 2), "place"),
+        "there": (Same("here"), "before"),
+        "said": (HashedEmbedding(50, 2), "word"),
+        "both": (Concatenate(), "known", "here", "there", "said"),
+        "kind": (Dense(2), "both"),
+        "size": (Dense(1), "both"),
+    },
+    outputs=("kind", "size"),
+)
 
 # What a session of each kind does, in a process of its own.
 
@@ -120,6 +143,8 @@ def check(kind: str, folder: Path) -> None:
     told["own"] = [row.prediction for row in own.transform(rows).orderBy("id").select("prediction").collect()]
     rest = OneVsRest(classifier=classifier(numWorkers=1)).fit(rows).transform(rows)
     told["rest"] = [row.prediction for row in rest.orderBy("id").select("prediction").collect()]
+    graph = graph_of(rows, folder, told)
+    write(folder / "graph.npz", arrays(graph))
     write(folder / "fitted.npz", arrays(fitted))
     write(folder / "tuned.npz", arrays(chosen.stages[1]))
     write(folder / "own.npz", arrays(own))
@@ -132,6 +157,37 @@ def check(kind: str, folder: Path) -> None:
     if kind == "cluster":
         classifier(ENDLESS).fit(rows)  # killed with its driver
     session.stop()
+
+
+def graph_of(rows: DataFrame, folder: Path, told: dict[str, Any]) -> DeepModel:
+    """A model of GRAPH, saved and loaded, and in `told` what it says."""
+    columns = {
+        "place": F.col("id") % 5,
+        "before": (F.col("id") % 3).cast("double"),
+        "word": F.concat(F.lit("w"), F.col("id") % 4),
+        "size": F.when(F.col("id") % 3 > 0, F.col("id") / 10),
+    }
+    named = rows.withColumns(columns)
+    estimator = DeepEstimator(
+        network=GRAPH,
+        featuresCols={"facts": "features", "place": "place", "before": "before", "word": "word"},
+        labelCols={"kind": "label", "size": "size"},
+        loss={"kind": "softmax_cross_entropy", "size": "squared_error"},
+        lossWeights={"size": 0.1},
+        optimizer="ada_grad",
+        numWorkers=2,
+        maxIter=2,
+        batchSize=8,
+    )
+    estimator.fit(named).save(str(folder / "graph"))
+    model = DeepModel.load(str(folder / "graph"))
+    scored = model.transform(named).orderBy("id").select("prediction_size", vector_to_array("probability_kind"))
+    told["graph"] = [[row[0], *row[1]] for row in scored.collect()]
+    register_function(rows.sparkSession, "size_of", model, output="prediction_size")
+    called = named.orderBy("id").selectExpr("size_of(features, place, before, word) AS size").collect()
+    told["graph function"] = [row["size"] for row in called]
+    told["graph losses"] = {name: measured.loss for name, measured in model.evaluate(named).items()}
+    return model
 
 
 def streamed(model: DeepClassificationModel, rows: DataFrame, folder: Path) -> list[list[float]]:
@@ -249,7 +305,7 @@ def told(folders: dict[str, Path]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-@pytest.mark.parametrize("name", ["fitted", "tuned", "own"])
+@pytest.mark.parametrize("name", ["fitted", "tuned", "own", "graph"])
 def test_the_weights_are_those_of_a_classic_session(folders: dict[str, Path], kind: str, name: str) -> None:
     expected, actual = (dict(np.load(folders[each] / f"{name}.npz")) for each in ("classic", kind))
     assert same_bits(actual, expected)
@@ -265,6 +321,7 @@ def test_functions_and_streams_give_what_transform_gives(told: dict[str, Any], k
     expected = told[kind]["predictions"]
     assert told[kind]["function"] == [row[0] for row in expected]
     assert told[kind]["stream"] == expected
+    assert told[kind]["graph function"] == [row[0] for row in told[kind]["graph"]]
 
 
 def test_a_model_is_loaded_as_it_was_saved(told: dict[str, dict[str, Any]]) -> None:

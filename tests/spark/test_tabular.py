@@ -43,6 +43,7 @@ def rows(spark: SparkSession, table: pd.DataFrame) -> DataFrame:
         ("wide_and_deep", {"units": (16,), "crosses": [("city", "rooms")], "cross_rows": 64}),
         ("mlp", {"units": (16,)}),
         ("tabular_resnet", {"width": 16, "hidden": 16, "blocks": 1}),
+        ("dlrm", {"size": 8, "bottom": (16,), "top": (16,)}),
     ],
 )
 def test_a_network_from_the_schema_learns(rows: DataFrame, network: str, options: dict[str, object]) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
-from jax.sharding import Mesh
-from row_cases import chosen, rows_of
+import row_cases
+from row_cases import Shares, chosen, rows_of
 
 from sparkdl import Network, training
 from sparkdl.layers import BatchNorm, Dense
@@ -28,15 +27,12 @@ from sparkdl.training import (
     Training,
 )
 from sparkdl.training.checkpoints.checkpoints import decode
-from sparkdl.training.data.batches import Rows, Shard, Steps
-from sparkdl.training.exchanges.exchange import WORKERS
+from sparkdl.training.data.batches import Rows, Steps
 from sparkdl.training.exchanges.threshold import FixedThreshold
-from sparkdl.training.loop import Share, train
 from sparkdl.weights import named_arrays
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
-Shares = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 
 RANDOM = np.random.default_rng(29)
@@ -63,11 +59,7 @@ def plan(exchange: Exchange, optimizer: Optimizer = SGD(), **options: Any) -> Tr
 
 
 def trained(training: Training, shares: Shares, rows: Rows = ROWS) -> Any:
-    parts = pairwise([0, *accumulate(shares)])
-    shards = [Shard.from_arrays(*chosen(rows, slice(first, last))) for first, last in parts]
-    mesh = Mesh(np.array(jax.local_devices()[: len(shares)]), (WORKERS,))
-    with jax.enable_x64(training.dtype == "float64"):
-        return train(training, Share(shards, shares, 0), Share([], (), 0), mesh)
+    return row_cases.trained(training, rows, shares)
 
 
 def kernel(result: Any) -> Array:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import jax
@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import row_cases
 from jax import lax
-from jax.sharding import Mesh
-from row_cases import chosen, rows_of
+from row_cases import Shares, chosen, rows_of
 
 from sparkdl import Network, optimizers
 from sparkdl.initializers import Initializer
@@ -28,13 +28,10 @@ from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, MaxPool, Ta
 from sparkdl.optimizers import Adam, AdamW, Momentum, Optimizer
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import Training
-from sparkdl.training.data.batches import Rows, Shard, Steps, epoch_order
-from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.loop import Share, train
+from sparkdl.training.data.batches import Rows, Steps, epoch_order
 from sparkdl.weights import named_arrays, updated
 
 Array = jax.Array
-Shares = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -92,11 +89,7 @@ def training(network: Network, optimizer: Optimizer = OPTIMIZERS[0], **options: 
 
 def trained(plan: Training, rows: Rows, shares: Shares) -> Any:
     """The weights after training with one worker for each share."""
-    parts = pairwise([0, *accumulate(shares)])
-    shards = [Shard.from_arrays(*chosen(rows, slice(first, last))) for first, last in parts]
-    mesh = Mesh(np.array(jax.local_devices()[: len(shares)]), (WORKERS,))
-    with jax.enable_x64(plan.dtype == "float64"):
-        return train(plan, Share(shards, shares, 0), Share([], (), 0), mesh).weights
+    return row_cases.trained(plan, rows, shares).weights
 
 
 # The same by hand. `Outputs` gives a network's outputs, its batch normalization's averages, and the penalties.

@@ -212,7 +212,7 @@ def test_a_header_arrives_bit_by_bit(dtype: str) -> None:
         totals, threshold = jnp.array([1 / 3, np.nan, 1e30], dtype), jnp.asarray(0.1, dtype)
         message = pack_message(Header(totals, threshold, jnp.int32(7)), jnp.array([1, 2**32 - 1], jnp.uint32))
         assert message.dtype == np.uint32
-        headers, bodies = unpack_messages(jnp.stack([message, message]), totals.dtype)
+        headers, bodies = unpack_messages(jnp.stack([message, message]), totals.dtype, 3)
     np.testing.assert_array_equal(headers.totals, [totals, totals])
     np.testing.assert_array_equal(headers.threshold, [threshold] * 2)
     np.testing.assert_array_equal(headers.passed, [7, 7])

@@ -195,6 +195,7 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
             resize=stage.getImageResize(),
             part=part if isinstance(several, dict) else "",
             limit=network.limits.get(part),
+            table=network.tables.get(part, ""),
             hashed=part in network.hashed,
         )
         most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS

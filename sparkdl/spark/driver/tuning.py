@@ -62,9 +62,10 @@ def _groups(stages: Sequence[Any], most: float) -> list[list[int]]:
 
 
 def _shapes(network: BaseNetwork) -> list[Any] | None:
-    """What the rows of a network are; None if it does not say, which its fit will refuse."""
+    """What the rows of a network are, and which it can use; None if it does not say, which its fit will refuse."""
     try:
-        return [*network.input_shapes.items(), *network.output_shapes.items(), *sorted(network.integers)]
+        shapes = [*network.input_shapes.items()], [*network.output_shapes.items()]
+        return [*shapes, sorted(network.integers), sorted(network.limits.items()), sorted(network.hashed)]
     except ValueError:
         return None
 

@@ -57,10 +57,10 @@ class ParameterAveraging(Exchange):
                 f"frequency of ParameterAveraging must be a number of steps of at least 1, received {self.frequency!r}."
             )
 
-    def init(self, learned: Any) -> Any:
+    def init(self, learned: Any, totals: int = 3) -> Any:
         """Sums of loss, metric and weight since the last average."""
         leaves = jax.tree.leaves(learned)
-        return jnp.zeros(3, leaves[0].dtype if leaves else jnp.float32)
+        return jnp.zeros(totals, leaves[0].dtype if leaves else jnp.float32)
 
     def agrees_after(self, step: int) -> bool:
         """Whether the step was averaged."""

@@ -25,7 +25,8 @@ class Sums(NamedTuple):
     gradient : nested dict of arrays
         Sum over rows of weight * dloss/dweights.
     totals : Array, shape (3,)
-        Sums over rows of weight * (loss + regularization), weight * metric, and weight.
+        Sums over rows of weight * (loss + regularization), weight * metric, and weight; of a network of several outputs
+        more numbers follow (see `Objective`).
     """
 
     gradient: Any
@@ -72,7 +73,7 @@ class Agreed(NamedTuple):
     params : Params
     state : pytree
         The exchange's own, of this worker.
-    totals : Array, shape (3,)
+    totals : Array
         `Sums.totals` summed over all workers; an exchange that does not talk in every step gives zeros until it does,
         and then the sums of all steps since, at the latest in an epoch's last step.
     sent : Array, float32
@@ -103,8 +104,8 @@ class Exchange(Spec):
     synchronous: ClassVar[bool] = True
     sharded: ClassVar[bool] = False
 
-    def init(self, learned: Any) -> Any:
-        """A worker's state before the first step; a pytree of arrays."""
+    def init(self, learned: Any, totals: int = 3) -> Any:
+        """A worker's state before the first step, a pytree of arrays; `totals` is how many `Sums.totals` holds."""
         return ()
 
     def part(self, tree: Any, worker: Any, workers: int) -> Any:

@@ -16,8 +16,8 @@ class Header(NamedTuple):
 
     Attributes
     ----------
-    totals : Array, shape (3,)
-        Sums over its rows of weight * loss, weight * metric, and weight.
+    totals : Array
+        Sums over its rows of weight * loss, weight * metric, weight, ...
     threshold : Array, shape ()
         What each +1 and -1 of the body stands for.
     passed : Array, shape (), int32
@@ -36,12 +36,12 @@ def pack_message(header: Header, body: Array) -> Array:
     return jnp.concatenate([front, header.passed.astype(jnp.uint32)[None], body])
 
 
-def unpack_messages(messages: Array, dtype: jnp.dtype) -> tuple[Header, Array]:
-    """Headers and bodies of messages, shape (workers, words), whose headers were of `dtype`."""
-    words = dtype.itemsize // 4  # a number
-    front = messages[:, : 4 * words].reshape((-1, 4) if words == 1 else (-1, 4, words))
-    numbers = lax.bitcast_convert_type(front, dtype)
-    return Header(numbers[:, :3], numbers[:, 3], messages[:, 4 * words].astype(jnp.int32)), messages[:, 4 * words + 1 :]
+def unpack_messages(messages: Array, dtype: jnp.dtype, totals: int) -> tuple[Header, Array]:
+    """Headers and bodies of messages, shape (workers, words), whose headers had so many totals, all of `dtype`."""
+    words, count = dtype.itemsize // 4, totals + 1  # of a number, of numbers
+    front, rest = messages[:, : count * words], messages[:, count * words :]
+    numbers = lax.bitcast_convert_type(front.reshape((-1, count) if words == 1 else (-1, count, words)), dtype)
+    return Header(numbers[:, :totals], numbers[:, totals], rest[:, 0].astype(jnp.int32)), rest[:, 1:]
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ class ThresholdSharing(Exchange):
         if self.form not in FORMS:
             raise ValueError(f"form of ThresholdSharing must be one of {', '.join(FORMS)}, received {self.form!r}.")
 
-    def init(self, learned: object) -> Memory:
+    def init(self, learned: object, totals: int = 3) -> Memory:
         """No residual yet."""
         flat, _ = _raveled(learned)
         if flat.size >= 2**31 - 32:
@@ -225,7 +225,7 @@ class ThresholdSharing(Exchange):
             body = form.encoded(residual, reach, state.step)
             message = pack_message(Header(sums.totals, amount, passed), body)
             messages = lax.all_gather(message, WORKERS) if workers > 1 else message[None]
-            headers, bodies = unpack_messages(messages, residual.dtype)
+            headers, bodies = unpack_messages(messages, residual.dtype, len(sums.totals))
             weights = headers.totals[:, 2]
             amounts = headers.threshold * weights * reciprocal(weights.sum())
             # One worker after the other, lest the order of the additions differ from worker to worker.

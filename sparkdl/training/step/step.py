@@ -107,19 +107,20 @@ class Program(NamedTuple):
 
 
 def initial_state(
-    network: BaseNetwork, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1
+    network: BaseNetwork, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1, totals: int = 3
 ) -> State:
-    """The state of each worker before the first step."""
-    return State(weights, *_others(optimizer, exchange, workers)(network.learned(weights)), jnp.asarray(np.int32(0)))
+    """The state of each worker before the first step; `totals` is how many numbers `Objective.totals` adds up."""
+    others = _others(optimizer, exchange, workers, totals)(network.learned(weights))
+    return State(weights, *others, jnp.asarray(np.int32(0)))
 
 
 @lru_cache(16)
-def _others(optimizer: Optimizer, exchange: Exchange, workers: int) -> Callable[[Any], tuple[Any, Any]]:
+def _others(optimizer: Optimizer, exchange: Exchange, workers: int, totals: int) -> Callable[[Any], tuple[Any, Any]]:
     """The states of optimizer and exchange in one program, since each operation on its own would be one as well."""
 
     def others(learned: Any) -> tuple[Any, Any]:
         part = exchange.part(learned, 0, workers)  # all have equal shapes, and the first state depends on these only
-        return optimizer.transformation(1.0, 1, 1).init(part), exchange.init(learned)
+        return optimizer.transformation(1.0, 1, 1).init(part), exchange.init(learned, totals)
 
     return jax.jit(others, compiler_options=ONCE)
 
