@@ -10,6 +10,7 @@ from sparkdl.base_network import BaseNetwork as BaseNetwork
 from sparkdl.graph import Graph as Graph  # so that JSON finds all networks wherever one kind is known
 from sparkdl.layers.base import Layer, Shape
 from sparkdl.layers.composite import Chain
+from sparkdl.layers.ragged import is_row_shape
 from sparkdl.weights import count_weights as count_weights  # where 0.1 had them
 from sparkdl.weights import named_arrays as named_arrays
 from sparkdl.weights import nested_weights as nested_weights
@@ -29,7 +30,8 @@ class Network(Chain, BaseNetwork):
     layers : sequence of Layer
         In order from input to output; networks may be among them.
     input_shape : tuple of int
-        Shape of one row, (height, width, channels) for images. A network inside another leaves it out.
+        Shape of one row, (height, width, channels) for images, (None,) for rows of any length. A network inside another
+        leaves it out.
 
     Raises
     ------
@@ -52,8 +54,11 @@ class Network(Chain, BaseNetwork):
         if self.input_shape is not None:
             if not isinstance(self.input_shape, tuple):
                 object.__setattr__(self, "input_shape", (self.input_shape,))
-            if not all(isinstance(size, int) and size > 0 for size in self.input_shape or ()):
-                raise ValueError(f"input_shape must hold positive integers, received {self.input_shape}.")
+            if not is_row_shape(self.input_shape):
+                raise ValueError(
+                    f"input_shape must hold positive integers, received {self.input_shape}; only the first may be "
+                    "None, which is any length."
+                )
             self.shapes(self.input_shape)
 
     @property
