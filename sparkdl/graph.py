@@ -78,7 +78,7 @@ class Graph(BaseNetwork):
     {'kind': (10,), 'price': (1,)}
     """
 
-    inputs: Mapping[str, Shape]
+    inputs: Mapping[str, tuple[Any, ...]]
     nodes: Mapping[str, tuple[Any, ...]]
     outputs: Sequence[str]
 

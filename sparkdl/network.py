@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.base_network import BaseNetwork as BaseNetwork
@@ -47,7 +48,7 @@ class Network(Chain, BaseNetwork):
     (3,)
     """
 
-    input_shape: Shape | None = field(default=None)
+    input_shape: tuple[Any, ...] | None = field(default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
