@@ -85,7 +85,7 @@ def run(job: Job, events: Events) -> None:
     import jax
 
     from sparkdl.classes import CLASSES, install
-    from sparkdl.training.data.batches import open_shard
+    from sparkdl.training.data.shard_file import open_shard
     from sparkdl.training.group.joining import join
     from sparkdl.training.options import Training
     from sparkdl.training.resumption import Share

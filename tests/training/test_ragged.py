@@ -20,7 +20,8 @@ from sparkdl.layers import Concatenate, Dense, EmbeddingBag, HashedEmbeddingBag,
 from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD, AdaGrad, Optimizer
 from sparkdl.training import Checkpoints, Training
-from sparkdl.training.data.batches import Rows, Shard, ShardWriter, Steps, epoch_order, open_shard
+from sparkdl.training.data.batches import Rows, Shard, Steps, epoch_order
+from sparkdl.training.data.shard_file import ShardWriter, open_shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.records.probe import make_probe

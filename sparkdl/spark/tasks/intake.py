@@ -22,7 +22,8 @@ from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes
 from sparkdl.spark.tasks.task_plan import TaskPlan
-from sparkdl.training.data.batches import Rows, ShardWriter, check_numbers, lost_digits
+from sparkdl.training.data.batches import Rows, check_numbers, lost_digits
+from sparkdl.training.data.shard_file import ShardWriter
 from sparkdl.training.options import Training
 from sparkdl.training.records.recorder import Recorder
 from sparkdl.training.worker import TRAINING, VALIDATION
