@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import jax
 
-from sparkdl.arrays import Parts
+from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.drawing import boxes, figure, mermaid
 from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.composite import Composite, Leaf, read_by
@@ -80,9 +80,9 @@ class BaseNetwork(Composite):
         return frozenset(name for name, layers in named if layers and all(layer.takes_hashes for layer in layers))
 
     def read(self, features: Parts, dtype: Any) -> Any:
-        """x from the named parts of rows: integers as they are, all else in the dtype of computation."""
+        """x from the named parts of rows: integers as int32, all else in the dtype of computation."""
         integers = self.integers
-        parts = [features[name] if name in integers else features[name].astype(dtype) for name in self.input_shapes]
+        parts = [features[name].astype(INTEGERS if name in integers else dtype) for name in self.input_shapes]
         return parts[0] if len(parts) == 1 else tuple(parts)
 
     def named(self, y: Any) -> Parts:

@@ -11,6 +11,7 @@ import jax
 from sparkdl.arrays import INTEGERS
 from sparkdl.base_network import BaseNetwork
 from sparkdl.layers.base import Context, Layer, Shape, map_shapes
+from sparkdl.layers.ragged import Ragged, abstract_rows
 from sparkdl.losses import Loss
 from sparkdl.places import place_of
 from sparkdl.weights import named_arrays
@@ -43,11 +44,12 @@ def _check_layer(subject: str, layer: Layer, before: Any, after: Shape) -> None:
         return found | {"delta": dx, "gradient": dweights}
 
     dtype = INTEGERS if layer.takes_integers else "float32"
-    rows_before = map_shapes(lambda shape: jax.ShapeDtypeStruct((ROWS, *shape), dtype), before)
+    rows_before = map_shapes(lambda shape: abstract_rows(ROWS, shape, dtype), before)
     found = _traced(subject, step, KEY, rows_before, _floats())
     kernels = [("forward", "forward", after), ("forward", "training", after), ("delta", "delta", before)]
     for kernel, given, rows in kernels[: 2 if layer.takes_integers else 3]:  # nothing varies with integers
-        _check_shape(f"{kernel} of {subject}", map_shapes(lambda row: (ROWS, *row), rows), found[given])
+        expected = map_shapes(lambda row: _shape_of(abstract_rows(ROWS, row, dtype)), rows)
+        _check_shape(f"{kernel} of {subject}", expected, found[given])
     if not isinstance(found["gradient"], dict):
         raise ValueError(f"gradient of {subject} must give a dict of arrays, received {found['gradient']!r}.")
     gradient = dict(named_arrays(found["gradient"]))
@@ -93,11 +95,15 @@ def _traced(subject: str, function: Any, *arguments: Any) -> Any:
 
 
 def _check_shape(subject: str, expected: Shape, found: Any, which: str = "") -> None:
-    several = isinstance(found, tuple)
-    shape = tuple(getattr(part, "shape", None) for part in found) if several else getattr(found, "shape", None)
+    shape = tuple(map(_shape_of, found)) if isinstance(found, tuple) else _shape_of(found)
     if shape != expected:
         received = "nothing" if found is None else repr(found) if shape is None else str(shape)
         raise ValueError(
             f"{subject} must give an array of shape {expected}{which} when it is given {ROWS} rows, "
             f"received {received}; mend the class."
         )
+
+
+def _shape_of(found: Any) -> Any:
+    """That of an array, or of the values of rows of any length; None of anything else."""
+    return getattr(found.values if isinstance(found, Ragged) else found, "shape", None)

@@ -11,6 +11,7 @@ from sparkdl.base_network import BaseNetwork
 from sparkdl.layers.base import Layer, Shape
 from sparkdl.layers.composite import Child, Composite, described
 from sparkdl.layers.merge import Merge
+from sparkdl.layers.ragged import is_row_shape
 from sparkdl.specs import Named, Spec
 
 FORBIDDEN = "/.`"  # in names: paths are made with slashes, and Spark reads dots and backticks in names of columns
@@ -46,7 +47,7 @@ class Graph(BaseNetwork):
     Parameters
     ----------
     inputs : dict
-        Shape of a row of every input by its name; () is one value.
+        Shape of a row of every input by its name; () is one value, (None,) any number of them.
     nodes : dict
         (layer, source, ...) by name, a source being an input or a node defined above; a layer that merges reads several
         of them. `Same("a")` in place of a layer has the layer and the weights of node "a".
@@ -77,7 +78,7 @@ class Graph(BaseNetwork):
     {'kind': (10,), 'price': (1,)}
     """
 
-    inputs: Mapping[str, Shape]
+    inputs: Mapping[str, tuple[Any, ...]]
     nodes: Mapping[str, tuple[Any, ...]]
     outputs: Sequence[str]
 
@@ -226,10 +227,10 @@ def _by_name(graph: Graph, field: str) -> dict[str, Any]:
 
 def _shape(name: str, shape: Any) -> Shape:
     sizes = (shape,) if isinstance(shape, int) else shape
-    if not isinstance(sizes, (tuple, list)) or not all(isinstance(size, int) and size > 0 for size in sizes):
+    if not isinstance(sizes, (tuple, list)) or not is_row_shape(sizes):
         raise ValueError(
             f"Input {name!r} of Graph must have a shape of positive integers, as (4,), or () for one value, "
-            f"received {shape!r}."
+            f"received {shape!r}; only the first may be None, which is any length."
         )
     return tuple(sizes)
 

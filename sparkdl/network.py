@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.base_network import BaseNetwork as BaseNetwork
 from sparkdl.graph import Graph as Graph  # so that JSON finds all networks wherever one kind is known
 from sparkdl.layers.base import Layer, Shape
 from sparkdl.layers.composite import Chain, described
+from sparkdl.layers.ragged import is_row_shape
 from sparkdl.weights import count_weights as count_weights  # where 0.1 had them
 from sparkdl.weights import named_arrays as named_arrays
 from sparkdl.weights import nested_weights as nested_weights
@@ -29,7 +31,8 @@ class Network(Chain, BaseNetwork):
     layers : sequence of Layer
         In order from input to output; networks may be among them.
     input_shape : tuple of int
-        Shape of one row, (height, width, channels) for images. A network inside another leaves it out.
+        Shape of one row, (height, width, channels) for images, (None,) for rows of any length. A network inside another
+        leaves it out.
 
     Raises
     ------
@@ -45,15 +48,18 @@ class Network(Chain, BaseNetwork):
     (3,)
     """
 
-    input_shape: Shape | None = field(default=None)
+    input_shape: tuple[Any, ...] | None = field(default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.input_shape is not None:
             if not isinstance(self.input_shape, tuple):
                 object.__setattr__(self, "input_shape", (self.input_shape,))
-            if not all(isinstance(size, int) and size > 0 for size in self.input_shape or ()):
-                raise ValueError(f"input_shape must hold positive integers, received {self.input_shape}.")
+            if not is_row_shape(self.input_shape):
+                raise ValueError(
+                    f"input_shape must hold positive integers, received {self.input_shape}; only the first may be "
+                    "None, which is any length."
+                )
             self.shapes(self.input_shape)
 
     @property

@@ -15,12 +15,13 @@ from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image, is_numbe
 from sparkdl.decoding.catalyst import unpack_column
 from sparkdl.decoding.hashing import hash_strings
 from sparkdl.decoding.images import decode_bytes, decode_images
-from sparkdl.decoding.layout import CATEGORY, NULL, VALID, WIDTH, Decoded, Layout
+from sparkdl.decoding.layout import CATEGORY, KINDS, NULL, VALID, WIDTH, Decoded, Layout
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
+from sparkdl.decoding.ragged_rows import RaggedRows
 
 
 def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
-    """(n, *layout.shape) of uint8 from bytes and images, of layout.dtype from numbers.
+    """(n, *layout.shape) of uint8 from bytes and images, of layout.dtype from numbers; RaggedRows of any length.
 
     Raises
     ------
@@ -31,18 +32,40 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
     columns = [_typed(column) for column in columns]
     if layout.hashed:
         columns = [hash_strings(column) for column in columns]
+    if layout.ragged:
+        columns = [unpack_column(column) for column in columns]
     kind = columns[0].type
     images = is_image(kind) or (is_binary(kind) and layout.binary == "image")
     layout.check_form(max(depth_of(column.type) for column in columns), images, str(kind))
-    decoded = _join_columns(columns, layout) if layout.joined else _one(columns[0], layout)
-    if layout.limit is not None:
-        decoded = _limited(decoded, layout, layout.limit)
-    return decoded._replace(values=decoded.values.reshape(-1, *layout.shape))
+    if layout.ragged:
+        return _ragged(columns[0], layout)
+    return _limited(_join_columns(columns, layout) if layout.joined else _one(columns[0], layout), layout)
 
 
-def _limited(decoded: Decoded, layout: Layout, limit: int) -> Decoded:
-    """The rows whose integers are those of a table; others are marked."""
-    values = decoded.values.reshape(len(decoded.status), -1)
+def _ragged(column: pa.Array, layout: Layout) -> Decoded:
+    """Rows of any length, from lists whose items are decoded as rows of their own: a bad one spoils its row."""
+    lengths = row_widths(column, layout.subject)
+    steps = _limited(_one(column.flatten(), layout.of_step), layout.of_step)
+    row_of = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    bad = np.flatnonzero(steps.status)[::-1]
+    status = np.where(lengths < 0, NULL, VALID).astype(np.uint8)
+    status[row_of[bad]] = steps.status[bad]  # that of the first, which comes last
+    whole = status == VALID
+    values = RaggedRows(steps.values[whole[row_of]], np.where(whole, lengths, 0))
+
+    def problem(row: int) -> str:
+        wrong = bad[row_of[bad] == row]
+        return steps.problem(int(wrong[-1])) if len(wrong) else f"{layout.subject} holds {KINDS[status[row]]}"
+
+    return Decoded(values, status, problem)
+
+
+def _limited(decoded: Decoded, layout: Layout) -> Decoded:
+    """The rows in their shape; of integers that choose rows of a table, those without one are marked."""
+    limit, count = layout.limit, len(decoded.status)
+    if limit is None:
+        return decoded._replace(values=decoded.values.reshape(count, *layout.shape))
+    values = decoded.values.reshape(count, layout.width)
     outside = (values < 0) | (values >= limit)
     status = np.where((decoded.status == VALID) & outside.any(axis=1), CATEGORY, decoded.status).astype(np.uint8)
 
@@ -56,7 +79,7 @@ def _limited(decoded: Decoded, layout: Layout, limit: int) -> Decoded:
         )
 
     kept = np.where(status[:, None] == VALID, values, 0)
-    return Decoded(kept, status, problem, decoded.widths)
+    return Decoded(kept.reshape(count, *layout.shape), status, problem, decoded.widths)
 
 
 def decode_labels(

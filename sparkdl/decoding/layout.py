@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.arrays import Array
+from sparkdl.arrays import Array, size_of
 from sparkdl.decoding.catalyst import unpack_column
 
 KINDS = (
@@ -46,7 +45,7 @@ class Layout:
     names : tuple of str
         The columns, for messages.
     shape : tuple of int
-        Of a row of the network's input.
+        Of a row of the network's input; None first for rows of any length.
     limit : int or None
         That integers are from 0 to below it, as they choose rows of a table.
     table : str
@@ -68,7 +67,7 @@ class Layout:
     """
 
     names: tuple[str, ...]
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
     dtype: str
     param: str = "featuresCol"
     binary: str = "auto"
@@ -92,12 +91,22 @@ class Layout:
     @property
     def joined(self) -> bool:
         """Whether the columns' values are put one after another; one that is given by the input's name is as it is."""
-        return len(self.names) > 1 or (self.param == "featuresCols" and not self.part)
+        return len(self.names) > 1 or (self.param == "featuresCols" and not self.part and not self.ragged)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether rows are of any length."""
+        return self.shape[:1] == (None,)
+
+    @property
+    def of_step(self) -> Layout:
+        """What each step of such a row is to become."""
+        return replace(self, shape=self.shape[1:])
 
     @property
     def width(self) -> int:
-        """Values in a row."""
-        return math.prod(self.shape)
+        """Values in a row; about how many if rows are of any length."""
+        return size_of(self.shape)
 
     @property
     def row_bytes(self) -> int:
@@ -108,7 +117,7 @@ class Layout:
     def pixels(self) -> tuple[int, int, int] | None:
         """Height, width and channels if images can fill the shape, else None."""
         shape = (*self.shape, 1) if len(self.shape) == 2 else self.shape
-        return shape if len(shape) == 3 and shape[2] in CHANNELS else None  # type: ignore[return-value]
+        return shape if len(shape) == 3 and shape[2] in CHANNELS and not self.ragged else None
 
     @property
     def purpose(self) -> str:
@@ -127,6 +136,9 @@ class Layout:
         received : str
             Their type.
         """
+        if self.ragged and (self.joined or not depth):
+            what = f"{len(self.names)} columns" if self.joined else received
+            raise ValueError(f"{self.subject} must be one column of arrays {self.purpose}, received {what}.")
         most = 1 if self.joined else len(self.shape)
         if depth > most:
             raise ValueError(
@@ -146,8 +158,8 @@ class Decoded(NamedTuple):
 
     Attributes
     ----------
-    values : array (n, ...)
-        Rows that are not valid hold zeros.
+    values : array (n, ...), or RaggedRows
+        Rows that are not valid hold zeros, or nothing.
     status : array (n,) of uint8
         For every row an index into `KINDS`.
     problem : callable
@@ -156,7 +168,7 @@ class Decoded(NamedTuple):
         Of several columns: the values that each holds in a row; -1 for null.
     """
 
-    values: Array
+    values: Any
     status: Array
     problem: Callable[[int], str]
     widths: Array | None = None

@@ -44,6 +44,8 @@ from sparkdl.layers.embedding import CrossCategories as CrossCategories
 from sparkdl.layers.embedding import Embedding as Embedding
 from sparkdl.layers.embedding import HashedEmbedding as HashedEmbedding
 from sparkdl.layers.embedding import OneHot as OneHot
+from sparkdl.layers.embedding_bag import EmbeddingBag as EmbeddingBag
+from sparkdl.layers.embedding_bag import HashedEmbeddingBag as HashedEmbeddingBag
 from sparkdl.layers.gates import Highway as Highway
 from sparkdl.layers.gates import SqueezeExcite as SqueezeExcite
 from sparkdl.layers.image import Rescale as Rescale
@@ -70,6 +72,7 @@ from sparkdl.layers.pooling import AvgPool as AvgPool
 from sparkdl.layers.pooling import GlobalAvgPool as GlobalAvgPool
 from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
+from sparkdl.layers.ragged import Ragged as Ragged
 from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten
 from sparkdl.layers.shape import Permute as Permute

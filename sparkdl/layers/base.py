@@ -17,16 +17,17 @@ from jax import Array, lax
 from sparkdl.arrays import INTEGERS
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import HeNormal, Initializer, Zeros
+from sparkdl.layers.ragged import abstract_rows
 from sparkdl.specs import Spec, check_range, refuse_stale
 
-Shape = tuple[int, ...]  # of one row, without the batch axis
+Shape = tuple[int, ...]  # of one row, without the batch axis; of rows of any length the first is None
 Weights = dict[str, Any]  # arrays by name; a network's are nested by layer name
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 
 def map_shapes(function: Callable[[Shape], Any], shapes: Any) -> Any:
     """`function` of a shape, or of each of a tuple of shapes, which a layer has that reads several arrays."""
-    if all(isinstance(size, int) for size in shapes):
+    if not any(isinstance(size, tuple) for size in shapes):
         return function(shapes)
     return tuple(map_shapes(function, shape) for shape in shapes)
 
@@ -105,6 +106,11 @@ class Layer(Spec):
         return False
 
     @property
+    def takes_ragged(self) -> bool:
+        """Whether x may be `Ragged`, rows of any length; a network with a layer that does not is refused when built."""
+        return False
+
+    @property
     def gives_integers(self) -> bool:
         """Whether y holds integers; nothing varies with such."""
         return False
@@ -124,7 +130,7 @@ class Layer(Spec):
     def output_shape(self, input_shape: Shape) -> Shape:
         """Shape of one row of y for a row of shape `input_shape`; ValueError if such rows do not fit."""
         weights = jax.eval_shape(lambda key: self.init(key, input_shape), jax.ShapeDtypeStruct((2,), "uint32"))
-        row = jax.ShapeDtypeStruct((1, *input_shape), INTEGERS if self.takes_integers else "float32")
+        row = abstract_rows(1, input_shape, INTEGERS if self.takes_integers else "float32")
         y = jax.eval_shape(self.forward, weights, row)
         if not isinstance(y, jax.ShapeDtypeStruct):
             raise ValueError(f"forward must return an array, received {y!r}.")

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.factored import added
+from sparkdl.layers.ragged import refuse_ragged
 from sparkdl.places import place_of
 from sparkdl.weights import updated
 
@@ -167,9 +168,11 @@ class Composite(Layer):
         """Shapes of a row of every array of x and of what every child puts out."""
         shapes = self._entered(input_shape)
         for index, child in enumerate(self.children):
-            subject = self._subject(index)
+            subject, read = self._subject(index), read_by(child, shapes)
             try:
-                shapes.append(child.layer.output_shape(read_by(child, shapes)))
+                if not isinstance(child.layer, Composite) and not child.layer.takes_ragged:
+                    refuse_ragged(type(child.layer).__name__, read)
+                shapes.append(child.layer.output_shape(read))
             except ValueError as error:
                 raise ValueError(f"{subject}: {error}{place_of(error)}") from None
             except Exception as error:  # of a user's own forward

@@ -159,7 +159,8 @@ class HashedEmbedding(Embedding):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.unknown:
-            raise ValueError("unknown of HashedEmbedding must be False, as every integer has a row; leave it out.")
+            kind = type(self).__name__
+            raise ValueError(f"unknown of {kind} must be False, as every integer has a row; leave it out.")
 
     @property
     def integer_limit(self) -> int | None:

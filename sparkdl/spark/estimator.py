@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkdl.arrays import Array
 from sparkdl.evaluation import EvaluationOptions
 from sparkdl.layers.base import Weights
+from sparkdl.layers.ragged import is_ragged
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.spark.driver import cluster, columns
@@ -87,8 +88,9 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
 
     @property
     def numFeatures(self) -> int:
-        """Values in a row of features."""
-        return sum(map(math.prod, self.getNetwork().input_shapes.values()))
+        """Values in a row of features; -1, as Spark has it, if rows are of any length."""
+        shapes = self.getNetwork().input_shapes.values()
+        return -1 if any(map(is_ragged, shapes)) else sum(map(math.prod, shapes))
 
     def predict(self, value: Vector) -> Any:
         """The prediction for one row of features; runs a Spark job, so give many rows to `transform` instead."""
@@ -222,6 +224,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     featuresCol, labelCol, predictionCol : str
         Features are numeric, array<numeric>, nested arrays, Vector, binary (one uint8 a value, or a JPEG or PNG file),
         or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
+        For rows of any length, `input_shape` (None,), they are arrays; empty ones are rows, too.
         Labels are numeric or boolean, or array<numeric> or Vector for several numbers.
     labelCols : dict of str, optional
         Of a Graph with several outputs the label column of each, instead of labelCol. Null there says that a row has no

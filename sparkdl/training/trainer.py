@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -12,8 +12,10 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from sparkdl.arrays import FEATURES, INTEGERS, Parts
-from sparkdl.layers.base import Weights
+from sparkdl.arrays import FEATURES, INTEGERS, Array
+from sparkdl.decoding.ragged_rows import RaggedRows, common_steps
+from sparkdl.layers.base import Shape, Weights
+from sparkdl.layers.ragged import Ragged, is_ragged
 from sparkdl.network import BaseNetwork
 from sparkdl.training.data.batches import Shard, check_numbers, check_weights, lost_digits, named_parts
 from sparkdl.training.exchanges.exchange import WORKERS
@@ -42,7 +44,7 @@ def fit(
         (features, labels) or (features, labels, weights): features (n, *input_shape); labels (n,) or (n, outputs);
         sample weights (n,), by default 1. Features and labels may be mappings by name: {"features": ...} and
         {"label": ...}; of a Graph they go by its inputs and outputs. Of several outputs, NaN in place of a label says
-        that a row has none, which counts nothing there.
+        that a row has none, which counts nothing there. Rows of any length are a list of lists or arrays, or Ragged.
     validation : tuple of arrays, optional
         Rows to score after every epoch.
     devices : int, default 1
@@ -80,6 +82,8 @@ def fit(
     plan = Training(network, **options)
     shards = _shards(plan, data, devices)
     held_out = _shards(plan, validation, devices, "validation rows") if validation is not None else []
+    steps = common_steps(shard.longest for shard in (*shards, *held_out))
+    shards, held_out = ([shard.padded_to(steps) for shard in part] for part in (shards, held_out))
     with jax.enable_x64(plan.dtype == "float64"):
         available = jax.local_devices()
         if not 1 <= devices <= len(available):
@@ -101,25 +105,23 @@ def fit(
 def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = "rows") -> list[Shard]:
     """One shard a device, of rows dealt out like cards."""
     network, (features, labels, *weights) = plan.network, arrays
-    features, labels = named_parts(features, FEATURES), named_parts(labels, network.output_names[0])
+    features = features if isinstance(features, Mapping) else {FEATURES: features}
+    labels = named_parts(labels, network.output_names[0])
     _check_names("features", features, network.input_shapes)
     _check_names("labels", labels, network.output_names)
-    for name, expected in network.input_shapes.items():
-        if features[name].shape[1:] != expected:
-            raise ValueError(
-                f"The network takes rows of shape {expected}, received {features[name].shape[1:]}; reshape the "
-                "features."
-            )
+    features = {name: _rows(features[name], shape) for name, shape in network.input_shapes.items()}
+    for name in network.input_shapes:
         if name in network.integers and features[name].dtype.kind not in "iu":
             raise ValueError(
                 f"The network takes {name!r} as integers, received {features[name].dtype}; cast it to {INTEGERS}."
             )
     for name, limit in network.limits.items():
-        outside = (features[name] < 0) | (features[name] >= limit)
+        numbers = _numbers(features[name])
+        outside = (numbers < 0) | (numbers >= limit)
         if outside.any():
             raise ValueError(
                 f"{name!r} must hold categories from 0 to {limit - 1}, the rows of the network's table "
-                f"{network.tables[name]!r}, received {features[name][outside][0]}; index them so, give the layer more "
+                f"{network.tables[name]!r}, received {numbers[outside][0]}; index them so, give the layer more "
                 "rows, or unknown=True."
             )
     labels = plan.objective.encode(labels, network.output_shapes)
@@ -130,7 +132,26 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
     return [Shard([jax.tree.map(itemgetter(chosen), whole)]) for chosen in dealt]
 
 
-def _check_names(what: str, received: Parts, expected: Collection[str]) -> None:
+def _rows(given: Any, shape: Shape) -> Any:
+    """A part of the features, of rows of this shape; ValueError if they have another."""
+    if is_ragged(shape):
+        if isinstance(given, Ragged):
+            given = [row[:length] for row, length in zip(*map(np.asarray, (given.values, given.lengths)), strict=True)]
+        rows: Any = RaggedRows.of(given)
+        received = (None, *rows.values.shape[1:])
+    else:
+        rows = np.asarray(given)
+        received = rows.shape[1:]
+    if received != shape:
+        raise ValueError(f"The network takes rows of shape {shape}, received {received}; reshape the features.")
+    return rows
+
+
+def _numbers(rows: Any) -> Array:
+    return rows.values if isinstance(rows, RaggedRows) else rows
+
+
+def _check_names(what: str, received: Mapping[str, Any], expected: Collection[str]) -> None:
     if received.keys() != set(expected):
         raise ValueError(
             f"{what} must have the names {', '.join(map(repr, expected))}, received "

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -48,6 +48,8 @@ class Job:
         Of rank 0's machine, at which it brings several workers together.
     start_seconds : float
         How long to wait for the others at the start.
+    steps : dict of int
+        To how many steps all workers pad rows of any length, by part of the features that has such.
     """
 
     trainings: list[dict[str, Any]]
@@ -58,6 +60,7 @@ class Job:
     addresses: list[str]
     port: int
     start_seconds: float
+    steps: dict[str, int] = field(default_factory=dict)
 
 
 class Events:
@@ -82,7 +85,7 @@ def run(job: Job, events: Events) -> None:
     import jax
 
     from sparkdl.classes import CLASSES, install
-    from sparkdl.training.data.batches import open_shard
+    from sparkdl.training.data.shard_file import open_shard
     from sparkdl.training.group.joining import join
     from sparkdl.training.options import Training
     from sparkdl.training.resumption import Share
@@ -99,7 +102,7 @@ def run(job: Job, events: Events) -> None:
     events.send("joined", seconds=time.perf_counter() - joining, device=mesh.devices.flat[job.rank].device_kind)
 
     shares = [
-        Share([open_shard(directory / name)], tuple(rows), job.rank)
+        Share([open_shard(directory / name).padded_to(job.steps)], tuple(rows), job.rank)
         for name, rows in ((TRAINING, job.rows), (VALIDATION, job.validation_rows))
     ]
     report = (lambda message: events.send("progress", **message)) if job.rank == 0 else None

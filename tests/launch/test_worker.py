@@ -26,7 +26,8 @@ from sparkdl.launch import child
 from sparkdl.launch.child import Child, WorkerError
 from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
 from sparkdl.training import Training, fit
-from sparkdl.training.data.batches import Rows, ShardWriter, open_shard
+from sparkdl.training.data.batches import Rows
+from sparkdl.training.data.shard_file import ShardWriter, open_shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.records import meter, pulse, recorder

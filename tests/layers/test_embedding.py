@@ -121,6 +121,14 @@ def test_it_is_trained_on_numbers_that_the_table_has_and_on_no_others() -> None:
         training.fit(WIDE, (data, labels), **given)
 
 
+def test_numbers_of_64_bits_choose_rows_where_layers_compute_in_64_too() -> None:
+    city, network = RANDOM.integers(0, 5, 60), Network([Embedding(5, 3), Dense(2)], input_shape=())
+    assert city.dtype == "int64"
+    given: dict[str, Any] = {"dtype": "float64", "step_size": 0.1, "epochs": 2}
+    wide, narrow = (training.fit(network, (each, city % 2), **given) for each in (city, city.astype("int32")))
+    jax.tree.map(np.testing.assert_array_equal, wide.weights, narrow.weights)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -17,9 +17,11 @@ import pytest
 from layer_table import Row
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, map_shapes
+from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
 from sparkdl.weights import named_arrays, nested_weights
 
-TABLES = [import_module(name) for name in ("layer_table", "layer_table_more", "layer_table_breadth") if find_spec(name)]
+NAMES = ("layer_table", "layer_table_more", "layer_table_breadth", "layer_table_categories")
+TABLES = [import_module(name) for name in NAMES if find_spec(name)]
 ROWS = [Row(*row) for table in TABLES for rows in vars(table).values() if isinstance(rows, list) for row in rows]
 
 FIRSTS = list({type(row.layer): row for row in reversed(ROWS)}.values())  # of each kind
@@ -52,7 +54,10 @@ class Case(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What a layer's kernels give, and the derivatives (by weights, by x) of its forward kernel by JAX."""
+    """What a layer's kernels give, and the derivatives (by weights, by x) of its forward kernel by JAX.
+
+    Nothing varies with integers: where x holds such, dx and its derivative are None.
+    """
 
     y: Array
     dx: Array
@@ -71,16 +76,29 @@ def case(layer: Layer, shape: Shape) -> Case:
             for path, array in named_arrays(abstract)
         }
     )
-    x = map_shapes(lambda row: jnp.asarray(random.standard_normal((3, *row))), shape)
+    x = map_shapes(lambda row: rows_of(layer, row, random), shape)
     y = jax.eval_shape(layer.forward, weights, x)
     return Case(weights, x, jnp.asarray(random.standard_normal(y.shape)))
+
+
+def rows_of(layer: Layer, row: Shape, random: np.random.Generator) -> Any:
+    """Three rows; where they are of any length of 4, 0 and 2 steps, with numbers in the padding, too."""
+    ragged = is_ragged(row)
+    size = (3, 6, *row[1:]) if ragged else (3, *row)
+    values = random.integers(0, 5, size, "int32") if layer.takes_integers else random.standard_normal(size)
+    return Ragged(jnp.asarray(values), jnp.array([4, 0, 2], "int32")) if ragged else jnp.asarray(values)
+
+
+def slopes(layer: Layer, derivatives: tuple[Weights, Any]) -> tuple[Weights, Any]:
+    return (derivatives[0], None) if layer.takes_integers else derivatives
 
 
 @partial(jax.jit, static_argnums=0)
 def kernels(layer: Layer, weights: Weights, x: Array, dy: Array) -> Results:
     """All in one program: compiling is most of the work here."""
     y, derivatives = jax.vjp(layer.forward, weights, x)
-    return Results(y, layer.delta(weights, x, y, dy), layer.gradient(weights, x, y, dy), derivatives(dy))
+    dx = None if layer.takes_integers else layer.delta(weights, x, y, dy)
+    return Results(y, dx, layer.gradient(weights, x, y, dy), slopes(layer, derivatives(dy)))
 
 
 def repeated(layer: Layer, weights: Weights, x: Array, dy: Array, index: int) -> Results:
@@ -96,13 +114,14 @@ def training_kernels(layer: Layer, weights: Weights, x: Array, dy: Array) -> tup
     """The same of a training step, and the new statistics."""
     _, derivatives = jax.vjp(lambda *at: layer.train_forward(*at, context())[0], weights, x)
     y, kept = layer.train_forward(weights, x, context())
-    dx, dweights = layer.train_backward(weights, x, y, dy, kept, context(), True)
-    assert dx is not None
-    return Results(y, dx, dweights, derivatives(dy)), layer.new_statistics(weights, kept)
+    dx, dweights = layer.train_backward(weights, x, y, dy, kept, context(), not layer.takes_integers)
+    assert (dx is None) == layer.takes_integers
+    return Results(y, dx, dweights, slopes(layer, derivatives(dy))), layer.new_statistics(weights, kept)
 
 
-def abstract_rows(batch: int, shape: Any, dtype: str) -> Any:
-    return map_shapes(lambda row: jax.ShapeDtypeStruct((batch, *row), dtype), shape)
+def abstract(layer: Layer, batch: int, shape: Any, dtype: str) -> Any:
+    kind = "int32" if layer.takes_integers else dtype
+    return map_shapes(lambda row: abstract_rows(batch, row, kind), shape)
 
 
 def context() -> Context:
@@ -139,7 +158,7 @@ def test_the_promised_shape_is_produced(row: Row) -> None:
     layer, shape, _ = row
     for batch in (1, 3):
         weights = jax.eval_shape(lambda: layer.init(jax.random.key(0), shape))
-        x = abstract_rows(batch, shape, "float32")
+        x = abstract(layer, batch, shape, "float32")
         assert jax.eval_shape(layer.forward, weights, x).shape == (batch, *layer.output_shape(shape))
 
 
@@ -164,6 +183,22 @@ def test_a_batch_is_its_rows_and_its_gradient_their_sum(row: Row, float64: None)
     assert_same(total, batch.dweights)
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if "None" in str(row.shape)], ids=str)
+@pytest.mark.parametrize("steps", [4, 19])
+def test_what_a_row_is_padded_with_and_how_far_changes_nothing(row: Row, steps: int, float64: None) -> None:
+    layer, shape, _ = row
+    weights, x, dy = case(layer, shape)
+
+    def otherwise(rows: Any) -> Any:
+        values = np.full((3, steps, *rows.values.shape[2:]), -9, rows.values.dtype)
+        for at, length in enumerate(np.asarray(rows.lengths)):
+            values[at, :length] = rows.values[at, :length]
+        return Ragged(jnp.asarray(values), rows.lengths)
+
+    other = jax.tree.map(otherwise, x, is_leaf=lambda part: isinstance(part, Ragged))
+    assert_same(kernels(layer, weights, other, dy), kernels(layer, weights, x, dy), 1e-14)
+
+
 @each(FIRSTS)
 def test_compiled_and_eager_kernels_agree(row: Row, float64: None) -> None:
     """And so do a batch of one and of more. Eagerly every operation is compiled alone, which takes long."""
@@ -173,7 +208,8 @@ def test_compiled_and_eager_kernels_agree(row: Row, float64: None) -> None:
     x, dy = jax.tree.map(lambda array: jnp.asarray(np.asarray(array)[:1]), (x, dy))
     with jax.disable_jit():
         y = layer.forward(weights, x)
-        eager = (y, layer.delta(weights, x, y, dy), layer.gradient(weights, x, y, dy))
+        dx = None if layer.takes_integers else layer.delta(weights, x, y, dy)
+        eager = (y, dx, layer.gradient(weights, x, y, dy))
     assert_same(eager, compiled[:3])
 
 
@@ -185,9 +221,10 @@ def test_kernels_keep_the_dtype_of_rows(row: Row, dtype: str, float64: None) -> 
     def kernels(key: Array, x: Array) -> Any:
         weights = jax.tree.map(lambda value: value.astype(dtype), layer.init(key, shape))
         y = layer.forward(weights, x)
-        return y, layer.delta(weights, x, y, y), layer.gradient(weights, x, y, y)
+        dx = None if layer.takes_integers else layer.delta(weights, x, y, y)
+        return y, dx, layer.gradient(weights, x, y, y)
 
-    results = jax.eval_shape(kernels, jax.random.key(0), abstract_rows(2, shape, dtype))
+    results = jax.eval_shape(kernels, jax.random.key(0), abstract(layer, 2, shape, dtype))
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(results)} == {dtype}
 
 
@@ -216,7 +253,7 @@ def test_a_frozen_first_layer_costs_neither_gradient_nor_delta(row: Row) -> None
         y, kept = frozen.train_forward(weights, x, context())
         return frozen.train_backward(weights, x, y, y, kept, context(), False)
 
-    assert jax.eval_shape(step, abstract_rows(3, shape, "float32")) == (None, {})
+    assert jax.eval_shape(step, abstract(layer, 3, shape, "float32")) == (None, {})
 
 
 @each_row

@@ -16,7 +16,8 @@ from row_cases import chosen, rows_of
 
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.layout import Layout
-from sparkdl.training.data.batches import Rows, Shard, ShardWriter, Steps, batches, epoch_order, open_shard, prefetched
+from sparkdl.training.data.batches import Rows, Shard, Steps, batches, epoch_order, prefetched
+from sparkdl.training.data.shard_file import ShardWriter, open_shard
 
 RANDOM = np.random.default_rng(5)
 SHARES = [(1,), (128,), (129,), (7, 0, 1), (1, 1000), (0, 0, 3), (1,) * 8]

@@ -24,7 +24,8 @@ from jax.sharding import Mesh
 from sparkdl import Network
 from sparkdl.layers import Dense, Flatten
 from sparkdl.training import Training
-from sparkdl.training.data.batches import Rows, ShardWriter, open_shard
+from sparkdl.training.data.batches import Rows
+from sparkdl.training.data.shard_file import ShardWriter, open_shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 

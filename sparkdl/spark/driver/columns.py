@@ -293,14 +293,15 @@ def _called(dataset: DataFrame, name: str, names: list[str]) -> list[str]:
 
 def _check_shape(kinds: list[DataType], layout: Layout) -> None:
     kind, subject = kinds[0], layout.subject
+    images = _is_image(kind) or (isinstance(kind, BinaryType) and layout.binary == "image")
+    strings = isinstance(kind, ArrayType) and _is_string(kind)
+    layout.check_form(1 if strings else _depth(kind), images, kind.simpleString())
     if all(_is_number(each) or isinstance(each, StringType) for each in kinds) and len(kinds) != layout.width:
         received = kind.simpleString() if len(kinds) == 1 else f"{len(kinds)} columns of one value"
         raise ValueError(
             f"{subject} must hold {layout.width} values a row {layout.purpose}, received {received}; name as many "
             "columns in featuresCols, or one of arrays."
         )
-    images = _is_image(kind) or (isinstance(kind, BinaryType) and layout.binary == "image")
-    layout.check_form(_depth(kind), images, kind.simpleString())
     if isinstance(kind, BinaryType) and layout.binary == "image":
         require_pillow(f"{subject} with binaryFormat='image'")
     if (images or isinstance(kind, BinaryType)) and layout.resize != "error":

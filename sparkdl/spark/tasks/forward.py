@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,11 +15,13 @@ import numpy as np
 from jax import lax
 from pyspark import TaskContext
 
-from sparkdl.arrays import Array, Parts, kept_dtype
+from sparkdl.arrays import Parts, kept_dtype, size_of
 from sparkdl.classes import install
 from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
+from sparkdl.decoding.ragged_rows import RaggedRows, rounded_steps
 from sparkdl.layers.base import Weights, map_shapes
+from sparkdl.layers.ragged import Ragged
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.spark.tasks.environment import bound_threads
@@ -235,7 +236,7 @@ def call_rows(scoring: Scoring, platform: str) -> tuple[int, int]:
     largest = _largest(network)
     fitting = LAYER_BYTES // (largest * itemsize)
     part = min(scoring.batch, max(LEAST_ROWS, 1 << max(0, fitting.bit_length() - 1)))
-    ends = sum(map(math.prod, (*network.input_shapes.values(), *network.output_shapes.values())))
+    ends = sum(map(size_of, (*network.input_shapes.values(), *network.output_shapes.values())))
     held = ends + len(scoring.activations) * largest
     return part * max(1, min(CALL_ROWS, CALL_BYTES // (held * itemsize)) // part), part
 
@@ -244,7 +245,7 @@ def _largest(network: BaseNetwork) -> int:
     """The most numbers that one of the layers reads and writes for a row."""
 
     def numbers(shapes: Any) -> int:
-        return sum(jax.tree.leaves(map_shapes(math.prod, shapes)))
+        return sum(jax.tree.leaves(map_shapes(size_of, shapes)))
 
     return max(numbers(before) + numbers(after) for _, _, before, after in network.leaves())
 
@@ -264,10 +265,14 @@ def in_batches(features: Parts, labels: Parts | None, forward: Forward) -> Itera
 
 
 def _rows_of(features: Parts) -> int:
-    return len(next(iter(features.values())))
+    return len(jax.tree.leaves(features)[0])
 
 
-def _padded(part: Array, size: int) -> Array:
+def _padded(part: Any, size: int) -> Any:
+    """The rows followed by zeros up to `size` of them; of rows of any length Ragged ones."""
+    if isinstance(part, RaggedRows):
+        values, lengths = part.padded_to(rounded_steps(part.longest)).padded()
+        return Ragged(_padded(values, size), _padded(lengths, size))
     short = size - len(part)
     return np.concatenate([part, np.zeros((short, *part.shape[1:]), part.dtype)]) if short else part
 

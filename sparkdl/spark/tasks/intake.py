@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,13 @@ from sparkdl.arrays import Array
 from sparkdl.classes import install
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.images import contiguous
+from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes
 from sparkdl.spark.tasks.task_plan import TaskPlan
-from sparkdl.training.data.batches import Rows, ShardWriter, check_numbers, lost_digits
+from sparkdl.training.data.batches import Rows, check_numbers, lost_digits
+from sparkdl.training.data.shard_file import ShardWriter
 from sparkdl.training.options import Training
 from sparkdl.training.records.recorder import Recorder
 from sparkdl.training.worker import TRAINING, VALIDATION
@@ -45,6 +48,8 @@ class Taken(NamedTuple):
         The least and the largest class to train on; None without any.
     rounded : str or None
         What becomes of a label (see `lost_digits`).
+    longest : dict of int
+        Steps of the longest row by part of the features, of those whose rows are of any length.
     """
 
     rows: tuple[int, int]
@@ -53,6 +58,7 @@ class Taken(NamedTuple):
     skipped: dict[str, int]
     classes: tuple[int, int] | None = None
     rounded: str | None = None
+    longest: Mapping[str, int] = MappingProxyType({})
 
 
 def read_rows(
@@ -128,7 +134,8 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
         writer.close()
     classes = (min(bounds), max(bounds)) if bounds else None
     counts = (writers[0].rows, writers[1].rows), (weighing[0], weighing[1])
-    return Taken(*counts, [], merged_notes(notes, intake), classes, rounded)
+    longest = {name: max(writer.longest[name] for writer in writers) for name in writers[0].longest}
+    return Taken(*counts, [], merged_notes(notes, intake), classes, rounded, longest)
 
 
 def _bounds(batch: pa.RecordBatch, intake: Intake, objective: Objective) -> list[int]:
@@ -151,6 +158,8 @@ def _features(batch: pa.RecordBatch, name: str, part: FeaturesPart) -> Any:
     column = batch.column(f"features/{name}")
     if part.files:
         return ImageFiles(column.cast(pa.binary()), part.layout)
+    if part.layout.ragged:
+        return RaggedRows.from_column(column, part.dtype, part.layout.of_step.shape)
     return contiguous(column).view(part.dtype).reshape(len(column), *part.layout.shape)
 
 

@@ -27,6 +27,7 @@ from sparkdl.decoding.columns import (
     split_error,
 )
 from sparkdl.decoding.layout import KINDS, VALID, Decoded, Layout, check_rows
+from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.environment import bound_threads
 
@@ -144,23 +145,20 @@ def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.R
     spare_modules()
 
 
-def row_keys(features: Iterable[tuple[Array, str]], numbers: Array) -> Array:
+def row_keys(features: Iterable[tuple[Any, str]], numbers: Array) -> Array:
     """(n,) of int64: a hash of each row's values, not of their dtype.
 
     Parameters
     ----------
-    features : iterable of (array (n, width), str)
+    features : iterable of (array (n, width) or RaggedRows, str)
         Every part with a dtype: that of its values, which are without -0.0; of uint8 the one that they are hashed as.
     numbers : array (n, k)
         Further float64 values of the rows, without -0.0.
     """
-    words = [
-        _words(np.arange(256, dtype=dtype))[values] if values.dtype == np.uint8 else _words(values)
-        for values, dtype in features
-    ]
+    words = [_words_of(values, dtype) for values, dtype in features]
     words.append(_words(numbers))
     ends = np.cumsum([each.shape[1] for each in words])
-    factors = _mixed(np.arange(1, ends[-1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
+    factors = _factors(int(ends[-1]))
     sums = [each @ own for each, own in zip(words, np.split(factors, ends[:-1]), strict=True)]
     return _mixed(functools.reduce(np.add, sums)).view(np.int64)
 
@@ -206,10 +204,12 @@ def _rows(
         if decoded.widths is not None:
             splits[name].update(map(tuple, distinct(decoded.widths[good]).tolist()))
 
-    def kept(decoded: Decoded) -> Array:
+    def kept(decoded: Decoded) -> Any:
         """(rows, ...) of those that are good; no -0.0, which sparse Vectors cannot hold."""
         values = decoded.values if good.all() else decoded.values[good]
-        return values + values.dtype.type(0) if values.dtype.kind == "f" else values  # -0.0 + 0.0 is 0.0
+        if isinstance(values, RaggedRows):
+            return RaggedRows(_without_sign(values.values), values.lengths)
+        return _without_sign(values)
 
     rest = iter(map(kept, others))
     weights = next(rest) if intake.weight else np.ones(int(good.sum()))
@@ -243,15 +243,39 @@ def _note(content: Mapping[str, Any], intake: Intake) -> pa.RecordBatch:
     )
 
 
-def _flat(values: Array) -> Array:
+def _without_sign(values: Array) -> Array:
+    return values + values.dtype.type(0) if values.dtype.kind == "f" else values  # -0.0 + 0.0 is 0.0
+
+
+def _flat(values: Any) -> Any:
+    if isinstance(values, RaggedRows):
+        return values
     return values.reshape(len(values), math.prod(values.shape[1:]))
 
 
-def _binary(values: Array) -> pa.Array:
-    """(n, width) as a binary column around the same memory."""
+def _binary(values: Any) -> pa.Array:
+    """(n, width), or rows of any length, as a binary column around the same memory."""
+    if isinstance(values, RaggedRows):
+        return values.column
     values = np.ascontiguousarray(values)
     offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1] * values.itemsize)
     return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+
+
+def _words_of(values: Any, dtype: str) -> Array:
+    """(n, width) of a part's values; (n, 1) of rows of any length."""
+    if isinstance(values, RaggedRows):
+        width = math.prod(values.values.shape[1:])
+        words, factors = _words(_flat(values.values)), _factors(values.longest * width).reshape(-1, width)
+        sums = np.append(np.uint64(0), np.cumsum((words * factors[values.places]).sum(axis=1, dtype=np.uint64)))
+        ends = values.starts + values.lengths  # uint64 wraps, so that differences of sums are those of rows
+        return _mixed(sums[ends] - sums[values.starts] + _mixed(values.lengths.astype(np.uint64)))[:, None]
+    return _words(np.arange(256, dtype=dtype))[values] if values.dtype == np.uint8 else _words(values)
+
+
+def _factors(count: int) -> Array:
+    """Odd numbers by place."""
+    return _mixed(np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
 
 
 def _words(values: Array) -> Array:

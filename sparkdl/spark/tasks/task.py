@@ -21,6 +21,7 @@ from pyspark import BarrierTaskContext
 
 import sparkdl
 from sparkdl.classes import CLASSES
+from sparkdl.decoding.ragged_rows import common_steps
 from sparkdl.launch.alarm import DONE, LOST, RAISED, Alarm
 from sparkdl.launch.child import Child, WorkerError
 from sparkdl.launch.sender import Sender
@@ -81,11 +82,12 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
             _meeting_place(hosts, rank, plan.ports, worker) as (place, alarm),
         ):
             try:
-                rows, weighing, wrong, skipped, classes, rounded = read_rows(batches, plan, directory, worker, recorder)
+                taken = read_rows(batches, plan, directory, worker, recorder)
+                rows, weighing, wrong, skipped, classes, rounded, longest = taken
                 if connection.is_closed():
                     raise TaskFailure(f"{worker} was not given all of its rows.")
                 read = time.time()
-                own = {"rows": rows, "weighing": weighing, "wrong": wrong, "skipped": skipped}
+                own = {"rows": rows, "weighing": weighing, "wrong": wrong, "skipped": skipped, "longest": dict(longest)}
                 own |= place | {"alarm": alarm.address}
                 peers = _meet(context, own, environment["JAX_PLATFORMS"])
                 alarm.watch(rank, plan.workers, peers[0]["alarm"], child.give_up)
@@ -230,6 +232,7 @@ def _train(
         addresses=[peer["address"] for peer in peers],
         port=peers[0].get("port", 0),
         start_seconds=START_SECONDS,
+        steps=common_steps(peer["longest"] for peer in peers),
     )
     for number, initial in enumerate(plan.initial):
         if initial is not None:

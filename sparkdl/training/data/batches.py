@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import functools
-import json
-import math
 import queue
 import threading
 import zlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import jax
 import numpy as np
-import pyarrow as pa
 
-from sparkdl.arrays import FEATURES, LABEL, Array, Parts, kept_dtype
-from sparkdl.decoding.image_files import ImageFiles
-from sparkdl.decoding.layout import Layout
+from sparkdl.arrays import FEATURES, INTEGERS, LABEL, Array, Parts, kept_dtype
+from sparkdl.decoding.ragged_rows import RaggedRows
+from sparkdl.layers.ragged import Ragged
 
 Item = TypeVar("Item")
-KEY = "key"  # column of a shard's file, beside those of `Rows.each`
 
 
 class Rows(NamedTuple):
@@ -30,7 +27,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     features : dict of arrays (n, *shape)
-        By the name of the network's input; perhaps ImageFiles.
+        By the name of the network's input; perhaps ImageFiles or RaggedRows, of which batches hold Ragged.
     labels : dict of arrays (n,) or (n, outputs)
         By the name of the network's output.
     weights : array (n,)
@@ -63,7 +60,8 @@ class Shard:
     Parameters
     ----------
     chunks : sequence of Rows
-        At least one, which may be empty; all of the same dtypes and row shapes. Features may be ImageFiles.
+        At least one, which may be empty; all of the same dtypes and row shapes. Features may be ImageFiles, or
+        RaggedRows that all have the same `steps`.
     keys : array (n,), optional
         Row i of the shard is the one with the i-th smallest key; without keys, the i-th as they come.
     """
@@ -81,7 +79,7 @@ class Shard:
     def from_arrays(cls, features: Any, labels: Any, weights: Any = None) -> Shard:
         """A shard of arrays: features (n, *input_shape), labels (n,) or (n, outputs), weights (n,), by default 1.
 
-        Features and labels may be mappings of such arrays by the names of their parts.
+        Features and labels may be mappings of such arrays by the names of their parts; features may be RaggedRows.
 
         Raises
         ------
@@ -104,30 +102,63 @@ class Shard:
         """32 bits that tell these rows from others, order aside where there are keys."""
         if self._keys is not None:
             return zlib.crc32(np.sort(self._keys).tobytes())
-        parts = (np.ascontiguousarray(part) for chunk in self.chunks for part in chunk.each().values())
+        every = [_as_batch(part) for chunk in self.chunks for part in chunk.each().values()]
+        parts = map(np.ascontiguousarray, jax.tree.leaves(every))
         return functools.reduce(lambda digest, part: zlib.crc32(part.tobytes(), digest), parts, 0)
 
     def take(self, indices: Array, rows: int) -> Rows:
         """The rows at `indices`, followed by rows of zeros (of weight 0 too) up to `rows` of them."""
         first = self.chunks[0]
         indices = indices if self._places is None else self._places[indices]
-        result = {name: np.zeros((rows, *part.shape[1:]), part.dtype) for name, part in first.each().items()}
+        result = {name: _zeros(part, rows) for name, part in first.each().items()}
         places = np.searchsorted(self._starts, indices, side="right") - 1
         for number in np.unique(places):
             chosen = np.flatnonzero(places == number)
             inside = indices[chosen] - self._starts[number]
             for name, source in self.chunks[number].each().items():
-                result[name][chosen] = source[inside]
+                jax.tree.map(partial(_put, chosen), result[name], _as_batch(source[inside]))
         return Rows.of(result)
+
+    @property
+    def longest(self) -> dict[str, int]:
+        """Steps of the longest row by part of the features, of those whose rows are of any length."""
+        parts = [(name, part) for chunk in self.chunks for name, part in chunk.features.items()]
+        found: dict[str, int] = {}
+        for name, part in parts:
+            if isinstance(part, RaggedRows):
+                found[name] = max(found.get(name, 0), part.longest)
+        return found
+
+    def padded_to(self, steps: Mapping[str, int]) -> Shard:
+        """The same rows, whose parts of any length a batch pads to so many steps, by name."""
+        chunks = [
+            chunk._replace(
+                features=chunk.features | {name: chunk.features[name].padded_to(steps[name]) for name in steps}
+            )
+            for chunk in self.chunks
+        ]
+        return Shard(chunks, self._keys)
+
+
+def _as_batch(part: Any) -> Any:
+    """Rows as a batch has them: all equally long."""
+    return Ragged(*part.padded()) if isinstance(part, RaggedRows) else part
+
+
+def _zeros(part: Any, rows: int) -> Any:
+    """That many rows like those of a batch."""
+    values = np.zeros((rows, *part.shape[1:]), part.dtype)
+    return Ragged(values, np.zeros(rows, INTEGERS)) if isinstance(part, RaggedRows) else values
+
+
+def _put(places: Array, whole: Array, rows: Array) -> None:
+    whole[places] = rows
 
 
 def named_parts(arrays: Any, name: str) -> Parts:
     """A mapping of arrays as NumPy's; one array as the part of that name."""
-    return (
-        {part: np.asarray(array) for part, array in arrays.items()}
-        if isinstance(arrays, Mapping)
-        else {name: np.asarray(arrays)}
-    )
+    parts = arrays if isinstance(arrays, Mapping) else {name: arrays}
+    return {part: array if isinstance(array, RaggedRows) else np.asarray(array) for part, array in parts.items()}
 
 
 def check_numbers(rows: Rows, dtype: str) -> int:
@@ -250,72 +281,3 @@ def prefetched(items: Iterator[Item], ahead: int = 2) -> Generator[Item]:
     finally:
         closed.set()
         thread.join()
-
-
-# A shard on disk is an Arrow file of fixed-size lists, or of image files; its arrays are views of the mapped pages,
-# never copies.
-
-
-class ShardWriter:
-    """Writes rows to an Arrow file as they come, so that a share larger than memory needs none of it.
-
-    Parameters
-    ----------
-    path : Path
-        The file; a shard without any rows is a file too.
-    row : Rows
-        Empty arrays (0, ...) with the dtypes and row shapes to come; or empty ImageFiles.
-    """
-
-    def __init__(self, path: Path, row: Rows) -> None:
-        self.rows = 0
-        self.bytes = 0
-        fields = [_field(name, part) for name, part in row.each().items()]
-        schema = pa.schema([*fields, pa.field(KEY, pa.int64(), nullable=False)])
-        self._schema = schema
-        self._writer = pa.ipc.new_file(str(path), schema)
-
-    def append(self, rows: Rows, keys: Array) -> None:
-        """Write some rows with their int64 keys, which put the shard in order whatever order the rows arrive in."""
-        if not len(rows.weights):
-            return
-        columns: list[pa.Array] = []
-        for name, part in rows.each().items():
-            if isinstance(part, ImageFiles):
-                columns.append(part.column)
-                continue
-            values = pa.array(np.ascontiguousarray(part).reshape(-1))
-            columns.append(pa.FixedSizeListArray.from_arrays(values, type=self._schema.field(name).type))
-        batch = pa.record_batch([*columns, pa.array(keys)], schema=self._schema)
-        self._writer.write_batch(batch)
-        self.rows += batch.num_rows
-        self.bytes += batch.nbytes
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._writer.close()
-
-
-def open_shard(path: Path) -> Shard:
-    """The shard that a ShardWriter wrote, memory-mapped."""
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    stored = [reader.get_batch(number) for number in range(reader.num_record_batches)]
-    stored = stored or [pa.RecordBatch.from_pylist([], schema=reader.schema)]
-    fields = [field for field in reader.schema if field.name != KEY]
-    chunks = [Rows.of({field.name: _array(batch[field.name], field) for field in fields}) for batch in stored]
-    return Shard(chunks, np.concatenate([batch[KEY].to_numpy() for batch in stored]))
-
-
-def _field(name: str, part: Any) -> pa.Field:
-    if isinstance(part, ImageFiles):
-        return pa.field(name, pa.binary(), nullable=False, metadata={"layout": json.dumps(asdict(part.layout))})
-    kind = pa.list_(pa.from_numpy_dtype(part.dtype), math.prod(part.shape[1:]))
-    return pa.field(name, kind, nullable=False, metadata={"shape": ",".join(map(str, part.shape[1:]))})
-
-
-def _array(column: Any, field: pa.Field) -> Any:
-    if b"layout" in field.metadata:
-        return ImageFiles(column, Layout.from_json(json.loads(field.metadata[b"layout"])))
-    text = field.metadata[b"shape"].decode()
-    shape = tuple(int(size) for size in text.split(",")) if text else ()
-    return column.flatten().to_numpy().reshape(len(column), *shape)

@@ -233,7 +233,7 @@ def place(rows: Rows, mesh: Mesh) -> Rows:
     """The rows of this process on its devices, as its part of the arrays of all workers; zeros where they weigh 0."""
     sharding = NamedSharding(mesh, P(WORKERS))
     features, labels, weights = jax.tree.map(_storable, rows)
-    features = {name: _zeroed(values, weights == 0) for name, values in features.items()}
+    features = jax.tree.map(partial(_zeroed, where=weights == 0), features)
     return jax.tree.map(
         lambda part: jax.make_array_from_process_local_data(sharding, part), Rows(features, labels, weights)
     )
@@ -247,7 +247,7 @@ def abstract_rows(shard: Shard, rows: int, mesh: Mesh) -> Rows:
         dtype = jax.dtypes.canonicalize_dtype(part.dtype)
         return jax.ShapeDtypeStruct((rows * mesh.size, *part.shape[1:]), dtype, sharding=sharding)
 
-    return jax.tree.map(shape, shard.chunks[0])
+    return jax.tree.map(shape, shard.take(np.zeros(0, np.int64), 0))
 
 
 def replicate(tree: Any, mesh: Mesh) -> Any:
@@ -324,7 +324,7 @@ def _float_type(weights: Any) -> Any:
 
 def _one_row(parts: Parts) -> Parts:
     """Shapes and dtypes of parts of one row."""
-    return {name: jax.ShapeDtypeStruct((1, *part.shape[1:]), part.dtype) for name, part in parts.items()}
+    return jax.tree.map(lambda part: jax.ShapeDtypeStruct((1, *part.shape[1:]), part.dtype), parts)
 
 
 def _zeroed(values: np.ndarray[Any, Any], where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -1,0 +1,121 @@
+"""Rows of any length on the host: decoded, shuffled and stored without padding, which a batch alone has."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparkdl.arrays import INTEGERS, Array
+from sparkdl.decoding.arrow_types import bounds_and_bytes
+
+
+class RaggedRows:
+    """Like an array (n, steps, *step) whose rows end early.
+
+    Parameters
+    ----------
+    values : array (total, *step)
+        The rows' steps, one row after another.
+    lengths : array (n,)
+        Steps of every row.
+    steps : int, optional
+        To how many steps a batch pads its rows; by default those of the longest.
+    """
+
+    def __init__(self, values: Array, lengths: Array, steps: int | None = None) -> None:
+        self.values, self.lengths = values, np.asarray(lengths, np.int64)
+        self.steps = self.longest if steps is None else steps
+
+    @classmethod
+    def of(cls, rows: Iterable[Any]) -> RaggedRows:
+        """Those of lists, or arrays, of one row each."""
+        arrays = [np.asarray(row) for row in rows]
+        held = [array for array in arrays if len(array)]  # an empty list has no dtype to go by
+        values = np.concatenate(held) if held else np.zeros(0, INTEGERS)
+        return cls(values, np.array([len(array) for array in arrays], np.int64))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the values."""
+        return self.values.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, steps, *step)."""
+        return len(self), self.steps, *self.values.shape[1:]
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest row."""
+        return int(self.lengths.max(initial=0))
+
+    @cached_property
+    def starts(self) -> Array:
+        """(n,) of where in `values` each row begins."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    @property
+    def places(self) -> Array:
+        """(total,) of each value's step in its row."""
+        return np.arange(len(self.values)) - np.repeat(self.starts, self.lengths)
+
+    def __getitem__(self, rows: Any) -> RaggedRows:
+        """The rows of some indices, of a slice or a mask, as rows of any length."""
+        lengths, starts = self.lengths[rows], self.starts[rows]
+        moved = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        return RaggedRows(self.values[np.arange(len(moved)) + moved], lengths, self.steps)
+
+    def padded_to(self, steps: int) -> RaggedRows:
+        """The same rows, which a batch pads to that many steps."""
+        return RaggedRows(self.values, self.lengths, steps)
+
+    def padded(self) -> tuple[Array, Array]:
+        """Values (n, steps, *step), zeros where a row has ended, and lengths (n,) of int32."""
+        result = np.zeros(self.shape, self.dtype)
+        result[np.arange(self.steps) < self.lengths[:, None]] = self.values
+        return result, self.lengths.astype(INTEGERS)
+
+    @property
+    def column(self) -> pa.Array:
+        """A binary column of the rows' bytes."""
+        size = self.dtype.itemsize * math.prod(self.values.shape[1:])
+        bounds = pa.array(np.append(0, np.cumsum(self.lengths) * size)).cast(pa.int32())  # refuses more, as Spark does
+        values = pa.py_buffer(np.ascontiguousarray(self.values))
+        return pa.Array.from_buffers(pa.binary(), len(self), [None, bounds.buffers()[1], values])
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a file has to say of the column, for `from_column`."""
+        return {"ragged": json.dumps([self.dtype.str, *self.values.shape[1:]])}
+
+    @classmethod
+    def from_column(cls, column: pa.Array, dtype: Any, step: Sequence[int]) -> RaggedRows:
+        """The rows of such a column without nulls, without a copy."""
+        bounds, data = bounds_and_bytes(column)
+        values = data[bounds[0] : bounds[-1]].view(dtype).reshape(-1, *step)
+        return cls(values, np.diff(bounds) // (np.dtype(dtype).itemsize * math.prod(step)))
+
+
+def rounded_steps(longest: int) -> int:
+    """To how many steps rows are padded of which the longest has so many, at least.
+
+    To one of four numbers in every doubling, so that few programs are compiled for rows of many lengths; above 32 the
+    longest has at most a fifth of padding.
+    """
+    unit = max(8, 1 << max(0, (longest - 1).bit_length() - 3))
+    return max(1, -(-longest // unit)) * unit
+
+
+def common_steps(longest: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """By part of the features, to how many steps all rows are padded of which the longest of each share are given."""
+    shares = list(longest)
+    return {part: rounded_steps(max(share[part] for share in shares)) for part in (shares[0] if shares else {})}

@@ -1,0 +1,93 @@
+"""Rows of any length on the device: what a layer is given of an input whose shape begins with None."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from sparkdl.arrays import INTEGERS, STEPS
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Ragged:
+    """Rows that have a length each, such as the words of a text: a pytree.
+
+    Attributes
+    ----------
+    values : array (batch, steps, ...)
+        Of every row its steps and, up to the length of the others, padding, which layers must not look at.
+    lengths : array (batch,) of int32
+        Steps of every row; 0 is a length, too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparkdl import Network
+    >>> from sparkdl.layers import EmbeddingBag, Ragged
+    >>> network = Network([EmbeddingBag(10, 4)], input_shape=(None,))
+    >>> x = Ragged(np.array([[3, 7, 7], [5, 0, 0]], "int32"), np.array([3, 1], "int32"))
+    >>> network.forward(network.init(0), x).shape
+    (2, 4)
+    """
+
+    values: Any
+    lengths: Any
+
+    @property
+    def valid(self) -> Array:
+        """(batch, steps) of bool: what is no padding."""
+        lengths = jnp.asarray(self.lengths)
+        return jnp.arange(self.values.shape[1], dtype=lengths.dtype)[None] < lengths[:, None]
+
+    def astype(self, dtype: Any) -> Ragged:
+        """The same with values of another dtype."""
+        return replace(self, values=self.values.astype(dtype))
+
+
+def is_row_shape(shape: Sequence[Any]) -> bool:
+    """Whether it is one of an input's rows: positive integers; None in place of the first is any length."""
+    rest = shape[1:] if is_ragged(shape) else shape
+    return all(isinstance(size, int) and size > 0 for size in rest)
+
+
+def is_ragged(shape: Sequence[Any]) -> bool:
+    """Whether rows of that shape are of any length."""
+    return len(shape) > 0 and shape[0] is None
+
+
+def abstract_rows(count: int, shape: Sequence[Any], dtype: Any) -> Any:
+    """Shapes and dtypes of that many rows, as a layer is given them."""
+    if not is_ragged(shape):
+        return jax.ShapeDtypeStruct((count, *shape), dtype)
+    lengths = jax.ShapeDtypeStruct((count,), INTEGERS)
+    return Ragged(jax.ShapeDtypeStruct((count, STEPS, *shape[1:]), dtype), lengths)
+
+
+def refuse_ragged(kind: str, shapes: Any) -> None:
+    """Raise for a layer that does not take rows of any length.
+
+    Parameters
+    ----------
+    kind : str
+        Its type.
+    shapes : tuple
+        That of the rows it is to read or, of a layer that reads several arrays, theirs.
+
+    Raises
+    ------
+    ValueError
+        Rows of one of the shapes are of any length.
+    """
+    several = shapes if any(isinstance(shape, tuple) for shape in shapes) else (shapes,)
+    for shape in several:
+        if is_ragged(shape):
+            raise ValueError(
+                f"{kind} expects rows of one length, received rows of any, {shape}; put EmbeddingBag(rows, size) "
+                "before it, which makes one vector of each."
+            )

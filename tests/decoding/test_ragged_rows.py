@@ -1,0 +1,153 @@
+"""Columns of arrays of any length: which rows are bad and why, their keys, and the bytes in which they travel."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from catalyst_bytes import as_bytes
+
+from sparkdl.decoding.columns import decode_features
+from sparkdl.decoding.hashing import hash_strings
+from sparkdl.decoding.layout import KINDS, Decoded, Layout
+from sparkdl.decoding.ragged_rows import RaggedRows
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes, prepared, row_keys
+
+NAN = float("nan")
+ROWS = [[3, 0], [], [7], [1, 1, 2, 5, 0]]
+KINDS_OF_LISTS = {
+    "int": pa.list_(pa.int32()),
+    "bigint": pa.list_(pa.int64()),
+    "tinyint": pa.list_(pa.int8()),
+    "whole doubles": pa.list_(pa.float64()),
+    "large": pa.large_list(pa.int32()),
+}
+FORMS = {name: pa.array(ROWS, kind) for name, kind in KINDS_OF_LISTS.items()}
+FORMS |= {f"bytes of {name}": as_bytes(FORMS[name]) for name in ("int", "bigint", "whole doubles")}
+FORMS["bytes of some"] = as_bytes(FORMS["int"], lambda row: row % 2 == 0)
+IDS = Layout(("x",), (None,), "int32", limit=8)
+
+
+def lists(decoded: Decoded) -> list[Any]:
+    rows = decoded.values
+    assert isinstance(rows, RaggedRows)
+    return [row.tolist() for row in np.split(rows.values, np.cumsum(rows.lengths)[:-1])]
+
+
+def statuses(decoded: Decoded) -> list[str]:
+    return [KINDS[code] for code in decoded.status]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("first, last", [(0, 4), (1, 3), (1, 2)])
+def test_rows_keep_their_lengths_in_every_form(form: str, first: int, last: int) -> None:
+    decoded = decode_features([FORMS[form][first:last]], IDS)
+    assert lists(decoded) == ROWS[first:last]
+    assert decoded.values.dtype == "int32" and not decoded.status.any()
+
+
+@pytest.mark.parametrize("form", ["int", "bytes of int"])
+def test_no_rows_are_none(form: str) -> None:
+    assert len(decode_features([FORMS[form][2:2]], IDS).values) == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "expected", "sentence"),
+    [
+        ([[1], None, [2, None, 9]], ["valid", "null", "null"], "featuresCol 'x' holds null"),
+        ([[1.0], [0.5, NAN], [NAN, 0.5]], ["valid", "no integer", "NaN"],
+         "featuresCol 'x' must hold whole numbers that int32 holds, received 0.5"),
+        ([[7], [1, 8, -1], [-1, None]], ["valid", "no category", "no category"],
+         "featuresCol 'x' must hold categories from 0 to 7, the rows of the network's table, received 8; "),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("bytes_too", [False, True])
+def test_a_bad_step_spoils_its_row_alone(
+    column: list[Any], expected: list[str], sentence: str, bytes_too: bool
+) -> None:
+    given = pa.array(column)
+    decoded = decode_features([as_bytes(given) if bytes_too else given], IDS)
+    assert statuses(decoded) == expected
+    assert lists(decoded) == [column[0], [], []]
+    assert decoded.problem(1).startswith(sentence)
+
+
+def test_strings_are_hashed() -> None:
+    words = pa.array([["a", "b"], [], ["a"]])
+    decoded = decode_features([words], Layout(("x",), (None,), "int32", hashed=True))
+    assert lists(decoded) == hash_strings(words).to_pylist()
+
+
+def test_numbers_and_steps_of_several_numbers_may_be_of_any_length_too() -> None:
+    decoded = decode_features([pa.array([[0.5, 1.5], [NAN], [2.0]])], Layout(("x",), (None,), "float32"))
+    assert lists(decoded) == [[0.5, 1.5], [], [2.0]] and statuses(decoded)[1] == "NaN"
+    pairs = pa.array([[[1.0, 2.0], [3.0, 4.0]], [], [[1.0]], [[5.0, None]], [None]])
+    decoded = decode_features([pairs], Layout(("x",), (None, 2), "float64"))
+    assert lists(decoded) == [[[1, 2], [3, 4]], [], [], [], []]
+    assert statuses(decoded) == ["valid", "valid", "wrong width", "null", "null"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "received"),
+    [
+        ([pa.array([1, 2])], "received int64"),
+        ([pa.array([b"ab"])], "received binary"),
+        ([pa.array([[1]]), pa.array([[2]])], "received 2 columns"),
+    ],
+)
+def test_other_columns_are_refused(columns: list[pa.Array], received: str) -> None:
+    layout = Layout(("x", "y")[: len(columns)], (None,), "int32", "featuresCols")
+    with pytest.raises(ValueError, match=rf"must be one column of arrays to fill .* \(None,\), {received}"):
+        decode_features(columns, layout)
+    with pytest.raises(ValueError, match="nested at most 1 deep"):
+        decode_features([pa.array([[[1]]])], IDS)
+
+
+# Preparation
+
+INTAKE = Intake({"history": FeaturesPart(IDS, "int32")}, {"label": LabelPart("y", False, 1)})
+
+
+def batch(column: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"features/history/0": column, "labels/label": pa.array(np.zeros(len(column)))})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_equal_rows_become_equal_bytes_and_keys_whatever_their_form_and_company(form: str) -> None:
+    (made,) = prepared(iter([batch(FORMS[form])]), INTAKE)
+    expected = [np.array(row, "int32").tobytes() for row in ROWS]
+    assert made["features/history"].to_pylist() == expected
+    back = RaggedRows.from_column(made["features/history"][1:], "int32", ())
+    assert back.lengths.tolist() == [0, 1, 5] and back.values.tolist() == sum(ROWS[1:], [])
+    alone = [next(prepared(iter([batch(FORMS[form][at : at + 1])]), INTAKE))["key"][0] for at in range(4)]
+    assert made["key"].to_pylist() == [key.as_py() for key in alone]
+
+
+def test_every_step_its_place_and_the_length_count_for_a_key() -> None:
+    rows = [[], [0], [0, 0], [0, 0, 0], [1], [1, 0], [0, 1], [2, 1], [1, 2], [1, 1, 2], [1, 2, 1]]
+    keys = row_keys([(RaggedRows.of([np.array(row, "int32") for row in rows]), "int32")], np.zeros((len(rows), 1)))
+    assert len(set(keys.tolist())) == len(rows)
+    random = np.random.default_rng(1)
+    many = [random.integers(0, 3, random.integers(0, 6)).astype("int32") for _ in range(20_000)]
+    keys = row_keys([(RaggedRows.of(many), "int32")], np.zeros((len(many), 1)))
+    assert len(set(keys.tolist())) == len({tuple(row.tolist()) for row in many})
+
+
+def test_minus_zero_is_zero() -> None:
+    intake = Intake({"history": FeaturesPart(Layout(("x",), (None,), "float32"), "float32")}, INTAKE.labels)
+    one, other = (next(prepared(iter([batch(pa.array([[1.0, zero]]))]), intake)) for zero in (0.0, -0.0))
+    assert one == other
+
+
+def test_bad_rows_are_noted_or_refused() -> None:
+    strange = batch(pa.array([[1], [9], None, [2, None], []]))
+    skipping = Intake(INTAKE.features, INTAKE.labels, skip=True)
+    made, note = prepared(iter([strange]), skipping)
+    assert made["features/history"].to_pylist() == [np.array([1], "int32").tobytes(), b""]
+    assert merged_notes(note["note"].to_pylist(), skipping) == {"no category": 1, "null": 2}
+    (note,) = prepared(iter([strange]), INTAKE)
+    with pytest.raises(ValueError, match=re.escape("received 9; index them so") + r".*in the row \(x: \[9\], y: 0.0\)"):
+        merged_notes(note["note"].to_pylist(), INTAKE)
