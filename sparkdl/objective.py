@@ -59,7 +59,7 @@ class Objective:
     Attributes
     ----------
     losses : Named of Loss
-        By output, in the order of the network's.
+        By output, in the order of the network's; none of a network that only scores.
     weights : Named of float
         By output.
     """
@@ -190,8 +190,8 @@ class Objective:
         return {name: jnp.where(known[name], own, jnp.nan) for name, own in found.items()} | {"": total}
 
     def predictions(self, y: Parts) -> Parts:
-        """What the outputs mean to a user, by output (see `Loss.predict`)."""
-        return {name: loss.predict(y[name]) for name, loss in self.losses.items()}
+        """What the outputs mean to a user, by output: see `Loss.predict`; without a loss, themselves."""
+        return {name: self.losses[name].predict(own) if name in self.losses else own for name, own in y.items()}
 
     # In the compiled step. y, labels: arrays by output.
 

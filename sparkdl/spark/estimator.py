@@ -16,6 +16,7 @@ from sparkdl.arrays import Array
 from sparkdl.evaluation import EvaluationOptions
 from sparkdl.layers.base import Weights
 from sparkdl.losses import Loss
+from sparkdl.network import Network
 from sparkdl.spark.driver import cluster, columns
 from sparkdl.spark.driver.preparation import prepare
 from sparkdl.spark.driver.progress import wanted
@@ -40,6 +41,8 @@ TRAINING_PARAMS = {
     "seed": "seed",
     "dtype": "computeDtype",
 }
+# What goes by the outputs of a network, or by layers that a part of it may lack.
+OF_THE_WHOLE = ("loss", "lossWeights", "labelCols", "predictionCols", "probabilityCols", "activationCols")
 
 
 class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
@@ -123,6 +126,55 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         from sparkdl.spark.evaluation import evaluate  # not above: it knows the kinds of models
 
         return evaluate(self, dataset, options)
+
+    def up_to(self, *names: str) -> DeepModel:
+        """The part of the network that some of its layers need, as a model of its own: a tower, or what makes features.
+
+        It reads only the inputs that these layers need, from the same columns, and puts out what they compute: of one
+        layer in `predictionCol`, of several nodes of a Graph in prediction_NAME. It has no loss, so it transforms
+        only.
+
+        Parameters
+        ----------
+        *names : str
+            Nodes of a Graph, or one layer of a Network.
+
+        Returns
+        -------
+        DeepModel
+            With the weights of this one, which is left as it is, and a uid of its own.
+
+        Raises
+        ------
+        ValueError
+            There is no such layer, or the model has no weights.
+
+        Examples
+        --------
+        >>> from sparkdl import DeepClassifier, Network
+        >>> from sparkdl.layers import Dense, Relu
+        >>> rows = spark.createDataFrame([([0.0, 1.0], 0), ([1.0, 0.0], 1)] * 30, ["features", "label"])
+        >>> network = Network([Dense(8, name="hidden"), Relu(), Dense(2)], input_shape=(2,))
+        >>> model = DeepClassifier(network=network, maxIter=1).fit(rows)
+        >>> model.up_to("hidden").setPredictionCol("vector").transform(rows).first().vector.size
+        8
+        """
+        network: Any = self.getNetwork()
+        if not names or (isinstance(network, Network) and len(names) > 1):
+            takes = "one layer" if isinstance(network, Network) else "one node or several"
+            raise ValueError(f"up_to takes {takes} of the network, received {', '.join(names) or 'none'}.")
+        if self._weights is None:
+            raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
+        part = network.up_to(*names)
+        weights = {name: self._weights[name] for name in part.abstract_weights()}
+        model = self._copyValues(DeepModel(weights, self._summary))
+        for param in OF_THE_WHOLE:
+            model.clear(model.getParam(param))
+        model._defaultParamMap.pop(model.loss, None)
+        columns_of = self.getFeaturesCols()
+        if isinstance(columns_of, dict):
+            model.setFeaturesCols({name: columns_of[name] for name in part.input_shapes if name in columns_of})
+        return model.setParams(network=part)
 
     def _one(self, value: Vector, param: str) -> Any:
         column, added = self.getOrDefault(param), output_columns(self)

@@ -28,14 +28,13 @@ from sparkdl.weights import weights_to_bytes
 
 
 def output_columns(stage: DeepParams) -> list[str]:
-    """The columns that a stage's model adds, in the order of its Params; its network and loss are set."""
-    objective = stage._objective()
-    if objective.several:
+    """The columns that a stage's model adds, in the order of its Params; its network is set."""
+    if len(stage.getNetwork().output_names) > 1:
         names = list(heads_of_several(stage))
     else:
-        (loss,) = objective.losses.values()
+        likely = any(loss.gives_probabilities for loss in stage._objective().losses.values())
         params = ("rawPredictionCol", "probabilityCol", "predictionCol")
-        made = [name for name in params if name != "probabilityCol" or loss.gives_probabilities]
+        made = [name for name in params if name != "probabilityCol" or likely]
         names = [stage.getOrDefault(name) for name in made if stage.hasParam(name)]
     return [name for name in (*names, *stage.getActivationCols().values()) if name]
 
@@ -52,14 +51,15 @@ def heads_of_several(stage: DeepParams) -> Heads:
     given = {"prediction": stage.getPredictionCols(), "probability": stage.getProbabilityCols()}
     able = {"prediction": list(shapes), "probability": []}
     heads: Heads = {}
-    for name, loss in objective.losses.items():
-        if loss.takes_classes:
+    for name, shape in shapes.items():
+        loss = objective.losses.get(name)
+        if loss and loss.takes_classes:
             own = {"prediction": Head(partial(classes, thresholds=None), name)}
-        elif math.prod(shapes[name]) > 1:
+        elif math.prod(shape) > 1:
             own = {"prediction": Head(every_prediction, name, True)}
         else:
             own = {"prediction": Head(first_prediction, name)}
-        if loss.takes_classes and loss.gives_probabilities:
+        if loss and loss.takes_classes and loss.gives_probabilities:
             own["probability"] = Head(probabilities, name, True)
             able["probability"].append(name)
         heads |= {given[kind].get(name, f"{kind}_{name}"): head for kind, head in own.items()}
@@ -105,6 +105,7 @@ class RowScoring(DeepParams, Saved):
         `handleInvalid` says what becomes of rows whose features or label cannot be used, as in `transform`.
         """
         columns.check_frame(dataset, "score_rows")
+        self.getLoss()  # which a part of a model lacks
         self._objective().check(self.getNetwork().output_shapes)
         self._objective().check_rows_alone("score_rows")
         columns.check_outputs(dataset, list(self._scoring({}, {}, lossCol).loss_columns.values()))

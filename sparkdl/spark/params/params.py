@@ -29,6 +29,7 @@ from sparkdl.spark.params.converters import of_plain, one_of, spec_text, specs_t
 from sparkdl.spark.params.input_params import HasInputs
 from sparkdl.spark.params.output_params import HasOutputs
 from sparkdl.spark.params.run_params import HasRun
+from sparkdl.specs import Named
 from sparkdl.synonyms import PARAMS, bare
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.stopping import EarlyStopping
@@ -112,7 +113,9 @@ class HasNetwork(HasOutputs, HasLabelCol):
         return {name: Loss.from_json(loss) for name, loss in found.items()}
 
     def _objective(self) -> Objective:
-        """What the network's outputs are trained to."""
+        """What the network's outputs are trained to; nothing without a loss, as of a part of a model."""
+        if not self.isDefined(self.loss):
+            return Objective(Named({}), Named({}))
         return Objective.of(self.getLoss(), self.getLossWeights(), self.getNetwork().output_names)
 
     def _label_columns(self) -> dict[str, str]:
