@@ -22,6 +22,8 @@ from sparkdl.weights import count_weights, named_arrays
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WIDEST = 72  # characters of a layer, and of what it reads, in a summary
+
 
 @dataclass(frozen=True)
 class BaseNetwork(Composite):
@@ -208,7 +210,8 @@ class BaseNetwork(Composite):
         for index, (child, own) in enumerate(zip(self.children, cells, strict=True)):
             operations = child.layer.multiply_adds(read_by(child, shapes))
             after, count = shapes[self.entries + index], counts.get(child.key, 0) if child in self.owners else 0
-            rows.append((str(index), *own, str(after), f"{count:,}", f"{operations:,}"))
+            texts = [text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..." for text in own]
+            rows.append((str(index), *texts, str(after), f"{count:,}", f"{operations:,}"))
         blank = [""] * len(header)
         rows.append(("", "total", *blank, f"{sum(counts.values()):,}", f"{self.multiply_adds():,}"))
         columns = range(len(rows[0]))

@@ -20,10 +20,12 @@ from sparkdl.layers import (
     Context,
     Conv,
     Dense,
+    Embedding,
     Flatten,
     GlobalAvgPool,
     Layer,
     Multiply,
+    Normalization,
     Relu,
     Tanh,
 )
@@ -243,6 +245,24 @@ def test_the_summary_tells_of_a_long_layer_how_much_is_in_it() -> None:
     for summary in (deep.summary(), graph.summary()):
         assert "Network of 18 layers " in summary and "Network(layers=(Dense(units=2),)) " in summary
         assert max(map(len, summary.splitlines())) < 120
+
+
+def test_a_summary_is_not_as_wide_as_its_widest_layer() -> None:
+    names = [f"category_{number}" for number in range(30)]
+    constants = tuple(0.1234567 * number for number in range(30))
+    nodes = {
+        "scaled": (Normalization(constants, constants), "numbers"),
+        **{n: (Embedding(9, 2), f"{n}_id") for n in names},
+    }
+    graph = Graph(
+        {"numbers": (30,)} | {f"{name}_id": () for name in names},
+        {**nodes, "all": (Concatenate(), "scaled", *names)},
+        "all",
+    )
+    lines = graph.summary().splitlines()
+    assert max(map(len, lines)) < 200
+    assert "scaled: Normalization(mean=(0.0, 0.1234567" in lines[33] and "..." in lines[33]
+    assert "all: Concatenate()" in lines[-3] and "scaled, category_0, " in lines[-3]
 
 
 def test_a_drawing_shows_every_layer_and_all_that_it_reads(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ PAGES = [
             "own-layers",
             "without-spark",
             "building-blocks",
+            "tables",
         )
     ),
 ]
@@ -58,7 +59,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
                 block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
-    first, example, frame, tuned, long_run, evaluated, queried, own, alone, drawn = printed
+    first, example, frame, tuned, long_run, evaluated, queried, own, alone, drawn, tabled = printed
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -76,6 +77,8 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert float(next(line for line in drawn if "total" in line).split()[-1]) > 0.9 and "facts" in drawn[2]
     assert any("prediction_rent" in line for line in drawn) and drawn[-4].count("validation_loss") == 2
     assert all(float(accuracy) > 0.9 for accuracy in drawn[-3:])
+    assert float(tabled[0]) > 0.95 and float(tabled[-1]) > 0.9
+    assert any("prediction_wide_shop" in line for line in tabled)
 
 
 def test_every_page_with_code_is_run() -> None:
