@@ -28,7 +28,7 @@ KINDS_OF_LISTS = {
 FORMS = {name: pa.array(ROWS, kind) for name, kind in KINDS_OF_LISTS.items()}
 FORMS |= {f"bytes of {name}": as_bytes(FORMS[name]) for name in ("int", "bigint", "whole doubles")}
 FORMS["bytes of some"] = as_bytes(FORMS["int"], lambda row: row % 2 == 0)
-IDS = Layout(("x",), (None,), "int32", limit=8)
+IDS = Layout(("x",), (None,), "int32", limit=8, table="bag")
 
 
 def lists(decoded: Decoded) -> list[Any]:
@@ -61,7 +61,7 @@ def test_no_rows_are_none(form: str) -> None:
         ([[1.0], [0.5, NAN], [NAN, 0.5]], ["valid", "no integer", "NaN"],
          "featuresCol 'x' must hold whole numbers that int32 holds, received 0.5"),
         ([[7], [1, 8, -1], [-1, None]], ["valid", "no category", "no category"],
-         "featuresCol 'x' must hold categories from 0 to 7, the rows of the network's table, received 8; "),
+         "featuresCol 'x' must hold categories from 0 to 7, the rows of the network's table 'bag', received 8; "),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("bytes_too", [False, True])
