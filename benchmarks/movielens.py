@@ -12,7 +12,7 @@ Films that nobody is known to like count, though nobody can find them.
 category. `DeepEstimator` trains it on 2 workers by `InBatchSoftmax(corrected=True)`; `model.up_to("query")` and
 `model.up_to("item")` give the vectors, and what is nearest by dot product is recommended. PyTorch trains the same
 towers from the same initial weights by the same loss, optimizer, epochs and size of batches. ALS has implicit
-preferences and the best of six settings. "item neighbours" is the sum of the cosines between a film's users
+preferences and the best of five settings. "item neighbours" is the sum of the cosines between a film's users
 and those of the films that the user likes, a strong baseline on data this small.
 
 Hyperparameters, also those of ALS, were chosen by --validate, which leaves the last fifth out altogether, and
