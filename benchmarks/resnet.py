@@ -143,11 +143,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=(), metavar="NAMES", help="only these: a,b"
     )
-    parser.add_argument("--steps", type=int, metavar="N", help="steps of a turn (default: 4; quick: 1)")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of a turn (default: 8; quick: 1)")
     parser.add_argument("--rounds", type=int, metavar="N", help="turns of each (default: 9; quick: 2)")
     parser.add_argument("--learn", type=int, metavar="STEPS", help="first steps to compare (default: 200; quick: 4)")
     options = parser.parse_args()
-    for name, quick, full in (("steps", 1, 4), ("rounds", 2, 9), ("learn", 4, 200)):
+    for name, quick, full in (("steps", 1, 8), ("rounds", 2, 9), ("learn", 4, 200)):
         if getattr(options, name) is None:
             setattr(options, name, quick if options.quick else full)
     names = [f"{case}_{name}" for case in CASES for name in ENTRIES if case == LEARNING or name in STEPPING]
