@@ -138,7 +138,7 @@ TABLE: list[tuple[Layer, dict[str, Any], Any, np.ndarray]] = [
 ]
 
 
-@pytest.mark.parametrize(("layer", "weights", "x", "expected"), TABLE, ids=lambda given: repr(given)[:40])
+@pytest.mark.parametrize(("layer", "weights", "x", "expected"), TABLE, ids=[repr(row[0]) for row in TABLE])
 def test_a_layer_gives_what_its_formula_says(
     layer: Layer, weights: dict[str, Any], x: Any, expected: np.ndarray, float64: None
 ) -> None:
@@ -168,7 +168,7 @@ ORACLES: list[tuple[Layer, dict[str, Any], Oracle]] = [
 ]
 
 
-@pytest.mark.parametrize(("layer", "weights", "oracle"), ORACLES, ids=lambda given: repr(given)[:40])
+@pytest.mark.parametrize(("layer", "weights", "oracle"), ORACLES, ids=[repr(row[0]) for row in ORACLES])
 def test_it_and_its_slopes_are_those_of_pytorch(
     layer: Layer, weights: dict[str, Any], oracle: Oracle, float64: None
 ) -> None:
