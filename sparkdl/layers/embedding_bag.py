@@ -64,7 +64,7 @@ class EmbeddingBag(Embedding):
     @jitted
     def forward(self, weights: Weights, x: Array | Ragged) -> Array:
         bags = _bags(x)
-        vectors = Embedding.forward(self, weights, bags.values)
+        vectors = Embedding.forward(self, weights, jnp.where(bags.valid, bags.values, 0))
         total = jnp.where(bags.valid[..., None], vectors, 0).sum(axis=1)
         return self._shared_out(total, bags)
 

@@ -51,6 +51,7 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
         return self._one(value, "probabilityCol")
 
     def _heads(self) -> Heads:
+        self.getLoss()  # must be set, as classes are told by it
         ((output, loss),) = self._objective().losses.items()
         thresholds = tuple(self.getThresholds()) if self.isSet(self.thresholds) else None
         if thresholds is not None:
