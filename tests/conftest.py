@@ -26,7 +26,7 @@ ALONE = (
 )
 
 
-# What `make test` leaves to `make test-slow`: faults, clusters, mutations, real processes, what mostly waits.
+# What `make test` leaves to `make test-slow`: faults, clusters, mutations, real processes, what waits or trains long.
 SLOW = (
     "tests/benchmarks/",
     "tests/cluster/",
@@ -37,20 +37,36 @@ SLOW = (
     "tests/launch/test_worker.py",
     "tests/spark/test_benchmark_order.py",
     "tests/spark/test_categories.py::test_a_cross_validator",
+    "tests/spark/test_categories.py::test_a_fit_of_tables",
+    "tests/spark/test_categories.py::test_settings_with_other_tables",
     "tests/spark/test_citizen.py",
     "tests/spark/test_custom.py",
     "tests/spark/test_everywhere.py",
     "tests/spark/test_image_and_facts.py",
     "tests/spark/test_interpreter.py",
+    "tests/spark/test_more_losses.py",
+    "tests/spark/test_outputs.py::test_a_stream",
+    "tests/spark/test_outputs.py::test_settings",
+    "tests/spark/test_parts.py",
     "tests/spark/test_quickstart.py",
+    "tests/spark/test_ragged.py",
     "tests/spark/test_readme.py",
     "tests/spark/test_sent_frames.py",
     "tests/spark/test_spark_docs.py",
+    "tests/spark/test_tabular.py",
     "tests/spark/test_unchanged.py",
     "tests/test_benchmarks.py",
+    "tests/test_drawing.py::test_every_text_fits_its_box[resnet18]",
+    "tests/test_models.py::test_an_autoencoder",
+    "tests/test_models.py::test_every_position",
+    "tests/test_models.py::test_networks_of_tables_learn",
     "tests/test_site.py",
+    "tests/training/test_graph_steps.py",
+    "tests/training/test_in_batch.py",
     "tests/training/test_memory.py",
     "tests/training/test_object_store.py",
+    "tests/training/test_ragged_fits.py",
+    "tests/training/test_tables.py",
     "tests/training/test_timeline.py::test_a_browser",
 )
 
