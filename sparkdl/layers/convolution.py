@@ -2,11 +2,10 @@
 
 XLA's own convolution runs at 95 % of a CPU's matrix-product rate if rows, space and channels lie in this order. In the
 gradient the sum runs over rows, so on a CPU it transposes first: otherwise it falls to 2 GFLOP/s inside a loop; and it
-takes the rows in parts that stay in the cache, as a delta of strides does. The gradient of a kernel of one position is
-a matrix product, in 0.1 to 0.5 of the time. Accelerators have kernels for all as they stand. Shapes that
-`winograd.suits` names take fewer multiplications on a CPU: all three kernels together 0.3 to 0.6 of the time. XLA's
-forward kernel for a CPU is slow with few filters, or an odd number of channels, so that such images get channels or
-filters of zeros (`widened`).
+takes the rows in parts that stay in the cache, as a delta of strides does. Accelerators have kernels for all as
+they stand. On a CPU kernels of one position are matrix products (`pointwise.py`), and shapes that `winograd.suits`
+names take fewer multiplications: all three kernels together 0.3 to 0.6 of the time. XLA's forward kernel for a CPU is
+slow with few filters, or an odd number of channels, so that such images get channels or filters of zeros (`widened`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from functools import partial
 import jax.numpy as jnp
 from jax import lax
 
-from sparkdl.layers import winograd
+from sparkdl.layers import pointwise, winograd
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.row_parts import map_parts, parts_of, sum_parts
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
@@ -116,42 +115,44 @@ class Conv(KernelLayer):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        kernel = weights["kernel"]
-        if tiles := self._tiles(kernel.shape, x):
-            y = lax.platform_dependent(
-                kernel, x, cpu=lambda kernel, x: winograd.forward(tiles, kernel, x), default=self._forward
-            )
-        else:
-            y = lax.platform_dependent(kernel, x, cpu=self._forward_widened, default=self._forward)
+        def on_cpu(kernel: Array, x: Array) -> Array:
+            if pointwise.suits(windows, self.groups):
+                return pointwise.forward(windows, kernel, x)
+            return winograd.forward(tiles, kernel, x) if tiles else self._forward_widened(kernel, x)
+
+        kernel, windows = weights["kernel"], self._windows(x.shape[1:-1])
+        tiles = self._tiles(kernel.shape, x)
+        y = lax.platform_dependent(kernel, x, cpu=on_cpu, default=self._forward)
         return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        kernel = weights["kernel"]
-
         def direct(kernel: Array, dy: Array) -> Array:
-            return self._delta(kernel, x.shape[1:-1], dy)
+            return self._delta(kernel, windows.inputs, dy)
 
         def on_cpu(kernel: Array, dy: Array) -> Array:
+            if pointwise.suits(windows, self.groups):
+                return pointwise.delta(windows, kernel, dy)
             if tiles:
                 return winograd.delta(tiles, kernel, dy)
-            return map_parts(partial(direct, kernel), self._parts(kernel, x, dy), dy)
+            parts = self._parts(kernel, x, dy) if max(windows.strides) > 1 else 1
+            return map_parts(partial(direct, kernel), parts, dy)
 
+        kernel, windows = weights["kernel"], self._windows(x.shape[1:-1])
         tiles = self._tiles(kernel.shape, x)
-        if not tiles and max(self._windows(x.shape[1:-1]).strides) == 1:
-            return direct(kernel, dy)
         return lax.platform_dependent(kernel, dy, cpu=on_cpu, default=direct)
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
         def on_cpu(x: Array, dy: Array) -> Array:
+            if pointwise.suits(windows, self.groups):
+                return pointwise.gradient(windows, x, dy)
             if tiles:
                 return winograd.gradient(tiles, x, dy)
-            if math.prod(windows.size) == 1 and self.groups == 1 and not any(map(sum, windows.padding)):
-                return self._gradient_at_one(x, dy)
             return sum_parts(partial(self._gradient, rows_first=True), self._parts(weights["kernel"], x, dy), x, dy)
 
-        tiles, windows = self._tiles(weights["kernel"].shape, x), self._windows(x.shape[1:-1])
+        windows = self._windows(x.shape[1:-1])
+        tiles = self._tiles(weights["kernel"].shape, x)
         kernel = lax.platform_dependent(x, dy, cpu=on_cpu, default=partial(self._gradient, rows_first=False))
         return {"kernel": kernel, "bias": dy.sum(axis=range(dy.ndim - 1))} if self.bias else {"kernel": kernel}
 
@@ -210,13 +211,6 @@ class Conv(KernelLayer):
             feature_group_count=self.groups,  # batch_group_count on x itself is up to 400 times slower on CPU
         )
         return jnp.moveaxis(kernel, 0, -2) if rows_first else kernel
-
-    def _gradient_at_one(self, x: Array, dy: Array) -> Array:
-        """Of a kernel of one position, without padding."""
-        at = lax.slice(x, [0] * x.ndim, x.shape, (1, *self._windows(x.shape[1:-1]).strides, 1))
-        one, other = (array.reshape(-1, array.shape[-1]) for array in (at, dy))
-        product = lax.dot_general(one, other, (((0,), (0,)), ((), ())))
-        return product.reshape(*self._size, *product.shape)
 
     def _parts(self, kernel: Array, x: Array, dy: Array) -> int:
         row = math.prod(x.shape[1:]) + math.prod(dy.shape[1:])

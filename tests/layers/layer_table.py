@@ -35,6 +35,7 @@ CONVOLUTIONS = [
     Row(Conv(4, (2, 2), strides=2, dilation=2, padding="same", groups=2), (6, 5, 4), refused=(6, 5, 3)),
     Row(Conv(6, (3, 3), groups=3), (4, 5, 3), refused=(4, 5, 4)),  # depthwise, two filters a channel
     Row(Conv(3, (1, 1)), (2, 3, 4), refused=(3, 4)),
+    Row(Conv(3, (1, 1), (2, 3), bias=False), (4, 5, 2)),
     Row(Conv(17, (2, 3), padding="same"), (3, 4, 3), refused=(3, 4)),  # channels widened, but not filters
     Row(Conv(3, 3, strides=2), (8, 2), refused=(2, 8, 2)),
     Row(Conv(2, (3,), padding="same", dilation=2, groups=2), (7, 4), refused=(7, 3)),

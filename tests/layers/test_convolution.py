@@ -26,6 +26,8 @@ CONVOLUTIONS = [
     (Conv(3, 3, strides=2, bias=False), (8, 2), ((0, 0),)),
     (Conv(2, (2, 3), strides=2), (4, 5, 3), ((0, 0), (0, 0))),  # channels and filters widened
     (Conv(17, (2, 3), padding="same"), (3, 4, 5), ((0, 1), (1, 1))),  # channels widened
+    (Conv(2, (1, 1), strides=(2, 3)), (6, 5, 4), ((0, 0), (0, 0))),  # a product, more channels than filters
+    (Conv(4, 1, strides=3), (8, 2), ((0, 0),)),  # and fewer
     (Conv(2, (2, 3, 2), padding="same"), (3, 2, 3, 2), ((0, 1), (1, 1), (0, 1))),
 ]
 
