@@ -66,12 +66,15 @@ def test_derivatives_are_summed_over_all_that_read(frozen: bool, float64: None) 
     def value(learned: Weights, x: Array) -> Array:
         return (layer.train_forward(updated(weights, learned), x, context)[0] * dy).sum()
 
-    y, kept = layer.train_forward(weights, x, context)
-    dx, gradient = layer.train_backward(weights, x, y, dy, kept, context, True)
-    expected = jax.grad(value, (0, 1))(layer.learned(weights), x)
+    @jax.jit
+    def by_kernels(weights: Weights, x: Array) -> tuple[Any, Any]:
+        y, kept = layer.train_forward(weights, x, context)
+        return tuple(layer.train_backward(weights, x, y, dy, kept, context, delta) for delta in (True, False))
+
+    (dx, gradient), (nothing, same) = by_kernels(weights, x)
+    expected = jax.jit(jax.grad(value, (0, 1)))(layer.learned(weights), x)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), (gradient, dx), expected)
     assert ("first" in gradient) is not frozen
-    nothing, same = layer.train_backward(weights, x, y, dy, kept, context, False)
     assert nothing is None and jax.tree.all(jax.tree.map(np.array_equal, same, gradient))
 
 
