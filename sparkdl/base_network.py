@@ -14,7 +14,7 @@ import jax
 from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.drawing import boxes, figure, mermaid
 from sparkdl.layers.base import Array, Shape, Weights
-from sparkdl.layers.composite import Composite, Leaf, read_by
+from sparkdl.layers.composite import Composite, Leaf, own_shape
 from sparkdl.specs import FORMAT
 from sparkdl.transfer import started_from
 from sparkdl.weights import count_weights, named_arrays
@@ -208,7 +208,7 @@ class BaseNetwork(Composite):
         counts = {name: count_weights(weights) for name, weights in self.abstract_weights().items()}
         rows = [("", *header, "output shape", "weights", "multiply-adds"), *before]
         for index, (child, own) in enumerate(zip(self.children, cells, strict=True)):
-            operations = child.layer.multiply_adds(read_by(child, shapes))
+            operations = child.layer.multiply_adds(own_shape(child, shapes))
             after, count = shapes[self.entries + index], counts.get(child.key, 0) if child in self.owners else 0
             texts = [text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..." for text in own]
             rows.append((str(index), *texts, str(after), f"{count:,}", f"{operations:,}"))

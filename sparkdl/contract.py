@@ -11,7 +11,8 @@ import jax
 from sparkdl.arrays import INTEGERS
 from sparkdl.base_network import BaseNetwork
 from sparkdl.layers.base import Context, Layer, Shape, map_shapes
-from sparkdl.layers.ragged import Ragged, abstract_rows
+from sparkdl.layers.ragged import abstract_rows, values_of
+from sparkdl.layers.steps import shape_of_step
 from sparkdl.losses import Loss
 from sparkdl.places import place_of
 from sparkdl.weights import named_arrays
@@ -30,7 +31,9 @@ def check_layers(network: BaseNetwork) -> None:
     """
     for path, layer, before, after in network.leaves():
         if not layer.is_packaged():
-            _check_layer(f"Layer {path!r} ({type(layer).__name__})", layer, before, after)
+            step = shape_of_step(layer, before)
+            own_after = after if step is before else after[1:]
+            _check_layer(f"Layer {path!r} ({type(layer).__name__})", layer, step, own_after)
 
 
 def _check_layer(subject: str, layer: Layer, before: Any, after: Shape) -> None:
@@ -39,7 +42,7 @@ def _check_layer(subject: str, layer: Layer, before: Any, after: Shape) -> None:
         if not isinstance(weights, dict):
             raise TypeError(f"init must give a dict of arrays by name, received {weights!r}")
         y, kept = layer.train_forward(weights, x, context)
-        dx, dweights = layer.train_backward(weights, x, y, y, kept, context, not layer.takes_integers)
+        dx, dweights = layer.train_backward(weights, x, y, values_of(y), kept, context, not layer.takes_integers)
         found = {"weights": layer.learned(weights), "forward": layer.forward(weights, x), "training": y}
         return found | {"delta": dx, "gradient": dweights}
 
@@ -106,4 +109,4 @@ def _check_shape(subject: str, expected: Shape, found: Any, which: str = "") -> 
 
 def _shape_of(found: Any) -> Any:
     """That of an array, or of the values of rows of any length; None of anything else."""
-    return getattr(found.values if isinstance(found, Ragged) else found, "shape", None)
+    return getattr(values_of(found), "shape", None)

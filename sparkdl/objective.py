@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from sparkdl.arrays import Parts
+from sparkdl.layers.ragged import is_ragged
 from sparkdl.losses import Loss
 from sparkdl.specs import Named
 
@@ -162,6 +163,11 @@ class Objective:
         """ValueError when outputs of these shapes of rows cannot be trained; see `Loss.check`."""
         for name, loss in self.losses.items():
             try:
+                if is_ragged(shapes[name]):
+                    raise ValueError(
+                        f"the network gives {shapes[name]}, a prediction for every step, which no loss takes yet; end "
+                        "it in one vector of a row, by LastStep, TimeMean or TimeMax."
+                    )
                 loss.check(shapes[name])
             except ValueError as error:
                 raise ValueError(f"Output {name!r}: {error}" if self.several else str(error)) from None

@@ -39,6 +39,7 @@ from sparkdl.layers.dropout import GaussianDropout as GaussianDropout
 from sparkdl.layers.dropout import GaussianNoise as GaussianNoise
 from sparkdl.layers.dropout import SpatialDropout as SpatialDropout
 from sparkdl.layers.dropout import StochasticDepth as StochasticDepth
+from sparkdl.layers.each_step import EachStep as EachStep
 from sparkdl.layers.embedding import Bucketize as Bucketize
 from sparkdl.layers.embedding import CrossCategories as CrossCategories
 from sparkdl.layers.embedding import Embedding as Embedding
@@ -85,4 +86,7 @@ from sparkdl.layers.spatial import DepthToSpace as DepthToSpace
 from sparkdl.layers.spatial import SpaceToDepth as SpaceToDepth
 from sparkdl.layers.spatial import UpSample as UpSample
 from sparkdl.layers.spatial import ZeroPad as ZeroPad
+from sparkdl.layers.time_pooling import LastStep as LastStep
+from sparkdl.layers.time_pooling import TimeMax as TimeMax
+from sparkdl.layers.time_pooling import TimeMean as TimeMean
 from sparkdl.layers.transposed import ConvTranspose as ConvTranspose

@@ -17,6 +17,8 @@ from sparkdl.layers.normalization import along_channels, check_channels
 class Activation(Layer):
     """A layer without weights whose x, y, dx and dy all have one shape, (batch, ...)."""
 
+    each_step = True
+
     def output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 

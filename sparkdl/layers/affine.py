@@ -25,6 +25,8 @@ class ByNumber(Layer):
         Whether every channel has a number of its own, which starts as the given one and is learned.
     """
 
+    each_step = True
+
     number: float
     per_channel: bool = field(default=False, kw_only=True)
 

@@ -1,7 +1,8 @@
 """What a layer is: a frozen value with three kernels, and how a training step runs it.
 
-`dy` is dL/dy, the derivative of the summed loss by the layer's output, with y's shape; `dx` likewise. The kernels
-return sums over the rows of a batch and never divide by their number.
+`dy` is dL/dy, the derivative of the summed loss by the layer's output, with y's shape; `dx` likewise. Of rows of any
+length, `Ragged`, they are arrays of the shape of the values. The kernels return sums over the rows of a batch and never
+divide by their number.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 from jax import Array, lax
@@ -17,7 +18,7 @@ from jax import Array, lax
 from sparkdl.arrays import INTEGERS
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import HeNormal, Initializer, Zeros
-from sparkdl.layers.ragged import abstract_rows
+from sparkdl.layers.ragged import Ragged, abstract_rows, values_of, with_values
 from sparkdl.specs import Spec, check_range, refuse_stale
 
 Shape = tuple[int, ...]  # of one row, without the batch axis; of rows of any length the first is None
@@ -85,7 +86,14 @@ class Layer(Spec):
         Key of the layer's weights in its network; by default the type and position, as in "conv_0".
     trainable : bool, default True
         False freezes the layer's weights.
+
+    Attributes
+    ----------
+    each_step : bool
+        Of the class: whether each step of rows of any length goes through the layer as a row of its own (`steps.py`).
     """
+
+    each_step: ClassVar[bool] = False
 
     name: str | None = field(default=None, kw_only=True)
     trainable: bool = field(default=True, kw_only=True)
@@ -132,6 +140,8 @@ class Layer(Spec):
         weights = jax.eval_shape(lambda key: self.init(key, input_shape), jax.ShapeDtypeStruct((2,), "uint32"))
         row = abstract_rows(1, input_shape, INTEGERS if self.takes_integers else "float32")
         y = jax.eval_shape(self.forward, weights, row)
+        if isinstance(y, Ragged):
+            return (None, *y.values.shape[2:])  # type: ignore[return-value]
         if not isinstance(y, jax.ShapeDtypeStruct):
             raise ValueError(f"forward must return an array, received {y!r}.")
         return tuple(y.shape[1:])
@@ -155,13 +165,17 @@ class Layer(Spec):
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        """dL/dx, of x's shape."""
-        return jax.vjp(lambda rows: self.forward(weights, rows), x)[1](dy)[0]
+        """dL/dx, of x's shape; of Ragged rows that of the values."""
+
+        def y_of(values: Any) -> Any:
+            return values_of(self.forward(weights, with_values(x, values)))
+
+        return jax.vjp(y_of, values_of(x))[1](dy)[0]
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
         """dL/dweights, summed over rows, in the structure of `weights`."""
-        return jax.vjp(lambda values: self.forward(values, x), weights)[1](dy)[0]
+        return jax.vjp(lambda own: values_of(self.forward(own, x)), weights)[1](dy)[0]
 
     def learned(self, weights: Weights) -> Weights:
         """The part of `weights` that training changes by its gradient."""
@@ -189,13 +203,17 @@ class Layer(Spec):
         """dL/dx in training: `delta`, or derived from a `train_forward` that the layer has."""
         if type(self).train_forward is Layer.train_forward:
             return self.delta(weights, x, y, dy)
-        return jax.vjp(lambda rows: self.train_forward(weights, rows, context)[0], x)[1](dy)[0]
+
+        def y_of(values: Any) -> Any:
+            return values_of(self.train_forward(weights, with_values(x, values), context)[0])
+
+        return jax.vjp(y_of, values_of(x))[1](dy)[0]
 
     def train_gradient(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
         """dL/dweights in training: `gradient`, or derived from a `train_forward` that the layer has."""
         if type(self).train_forward is Layer.train_forward:
             return self.gradient(weights, x, y, dy)
-        return jax.vjp(lambda values: self.train_forward(values, x, context)[0], weights)[1](dy)[0]
+        return jax.vjp(lambda own: values_of(self.train_forward(own, x, context)[0]), weights)[1](dy)[0]
 
     def train_backward(
         self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context, wants_delta: bool

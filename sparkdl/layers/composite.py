@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
+from sparkdl.layers import steps
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.factored import added
-from sparkdl.layers.ragged import refuse_ragged
+from sparkdl.layers.ragged import is_ragged, values_of
 from sparkdl.places import place_of
 from sparkdl.weights import updated
 
@@ -138,6 +139,10 @@ class Composite(Layer):
         return frozenset(index for index, layers in every if layers and all(each.takes_integers for each in layers))
 
     @property
+    def takes_ragged(self) -> bool:
+        return True  # unless its layers refuse it
+
+    @property
     def takes_integers(self) -> bool:
         return len(self.integer_entries) == self.entries
 
@@ -167,12 +172,17 @@ class Composite(Layer):
     def shapes(self, input_shape: Any) -> list[Any]:
         """Shapes of a row of every array of x and of what every child puts out."""
         shapes = self._entered(input_shape)
+        lengths_of = list(range(len(shapes)))  # for every value the input whose rows are as long
         for index, child in enumerate(self.children):
             subject, read = self._subject(index), read_by(child, shapes)
+            lengths_of.append(lengths_of[child.sources[0]])
             try:
-                if not isinstance(child.layer, Composite) and not child.layer.takes_ragged:
-                    refuse_ragged(type(child.layer).__name__, read)
-                shapes.append(child.layer.output_shape(read))
+                if len({lengths_of[source] for source in child.sources if is_ragged(shapes[source])}) > 1:
+                    raise ValueError(
+                        f"{type(child.layer).__name__} expects rows of the same lengths, received those of several "
+                        f"inputs, {read}; put LastStep, TimeMean or TimeMax behind each."
+                    )
+                shapes.append(steps.output_shape(child.layer, read))
             except ValueError as error:
                 raise ValueError(f"{subject}: {error}{place_of(error)}") from None
             except Exception as error:  # of a user's own forward
@@ -195,13 +205,13 @@ class Composite(Layer):
 
     def multiply_adds(self, input_shape: Any) -> int:
         shapes = self.shapes(input_shape)
-        return sum(child.layer.multiply_adds(read_by(child, shapes)) for child in self.children)
+        return sum(child.layer.multiply_adds(own_shape(child, shapes)) for child in self.children)
 
     def init(self, key: Array, input_shape: Any) -> Weights:
         """Fresh weights, each child's from a key of its own."""
         shapes = self.shapes(input_shape)
         own = {
-            child.key: child.layer.init(jax.random.fold_in(key, index), read_by(child, shapes))
+            child.key: child.layer.init(jax.random.fold_in(key, index), own_shape(child, shapes))
             for index, child in enumerate(self.children)
             if child in self.owners
         }
@@ -211,7 +221,7 @@ class Composite(Layer):
     def forward(self, weights: Weights, x: Any) -> Any:
         values = self._entered(x)
         for child in self.children:
-            values.append(child.layer.forward(weights.get(child.key, {}), read_by(child, values)))
+            values.append(steps.forward(child.layer, weights.get(child.key, {}), read_by(child, values)))
         return self._left(values)
 
     def activations(self, weights: Weights, x: Any, paths: Collection[str]) -> tuple[Any, dict[str, Array]]:
@@ -225,7 +235,7 @@ class Composite(Layer):
                 y, below = child.layer.activations(own, read, inner)
                 found |= {f"{child.name}/{path}": value for path, value in below.items()}
             else:
-                y = child.layer.forward(own, read)
+                y = steps.forward(child.layer, own, read)
             values.append(y)
             if child.name in paths:
                 found[child.name] = y
@@ -235,7 +245,7 @@ class Composite(Layer):
         values, kept = self._entered(x), []
         for index, child in enumerate(self.children):
             read = read_by(child, values)
-            y, own = child.layer.train_forward(weights.get(child.key, {}), read, context.at(index))
+            y, own = steps.train_forward(child.layer, weights.get(child.key, {}), read, context.at(index))
             values.append(y)
             kept.append((read, y, own))
         return self._left(values), kept
@@ -275,7 +285,8 @@ class Composite(Layer):
             if not wanted[first + index] or not arrived:
                 continue
             child, (read, written, own_kept) = self.children[index], kept[index]
-            below, own = child.layer.train_backward(
+            below, own = steps.train_backward(
+                child.layer,
                 weights.get(child.key, {}),
                 read,
                 written,
@@ -295,7 +306,7 @@ class Composite(Layer):
         if not wants_delta:
             return None, gradient
         dx = [
-            (_sum(deltas[index]) if deltas[index] else jnp.zeros_like(array)) if wanted[index] else None
+            (_sum(deltas[index]) if deltas[index] else jnp.zeros_like(values_of(array))) if wanted[index] else None
             for index, array in enumerate(self._entered(x))
         ]
         return dx[0] if first == 1 else tuple(dx), gradient
@@ -435,6 +446,11 @@ def read_by(child: Child, values: Sequence[Any]) -> Any:
     """What a child reads of the values, or their shapes: of x and of what the children before it put out."""
     sources = child.sources
     return values[sources[0]] if len(sources) == 1 else tuple(values[source] for source in sources)
+
+
+def own_shape(child: Child, shapes: Sequence[Any]) -> Any:
+    """The shape of the rows that a child's own functions are given: of those of any length perhaps that of a step."""
+    return steps.shape_of_step(child.layer, read_by(child, shapes))
 
 
 def _readers(child: Child) -> Sequence[list[tuple[str, Layer]]]:

@@ -25,6 +25,8 @@ class Dense(KernelLayer):
         Number of outputs.
     """
 
+    each_step = True
+
     units: int
 
     def __post_init__(self) -> None:
@@ -78,6 +80,8 @@ class Maxout(KernelLayer):
     pieces : int, default 2
         Number of maps.
     """
+
+    each_step = True
 
     units: int
     pieces: int = 2

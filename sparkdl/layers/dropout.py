@@ -21,6 +21,8 @@ from sparkdl.specs import check_range
 class Noise(Layer):
     """Base of the layers whose y is x at inference; x, y, dx and dy all have one shape, (batch, ...)."""
 
+    each_step = True
+
     def output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
@@ -67,6 +69,8 @@ class SpatialDropout(Dropout):
     x, y, dx and dy all have one shape, (batch, *spatial, channels).
     """
 
+    each_step = False
+
     def drawn_shape(self, shape: Shape) -> Shape:
         return (shape[0], *(1 for _ in shape[1:-1]), *shape[1:][-1:])
 
@@ -74,6 +78,8 @@ class SpatialDropout(Dropout):
 @dataclass(frozen=True)
 class StochasticDepth(Dropout):
     """A Dropout of whole rows: the last layer of a Residual's body, it skips the body (Huang et al. 2016)."""
+
+    each_step = False
 
     def drawn_shape(self, shape: Shape) -> Shape:
         return (shape[0], *(1 for _ in shape[1:]))

@@ -34,6 +34,8 @@ class Categories(Layer):
         numbers it.
     """
 
+    each_step = True
+
     rows: int
     unknown: bool = field(default=False, kw_only=True)
 
@@ -229,6 +231,8 @@ class Bucketize(Layer):
     boundaries : sequence of float
         Ascending; a number equal to one belongs to the bucket above it, as in Spark's Bucketizer.
     """
+
+    each_step = True
 
     boundaries: Sequence[float]
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 
-from sparkdl.arrays import INTEGERS
 from sparkdl.layers.base import Array, Shape, Weights, jitted
 from sparkdl.layers.embedding import Embedding, HashedEmbedding
 from sparkdl.layers.factored import TableRows
-from sparkdl.layers.ragged import Ragged
+from sparkdl.layers.ragged import Ragged, as_ragged
 
 MODES = ("mean", "sum")
 
@@ -41,6 +40,8 @@ class EmbeddingBag(Embedding):
     (1,)
     """
 
+    each_step = False
+
     mode: str = field(default="mean", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -63,7 +64,7 @@ class EmbeddingBag(Embedding):
 
     @jitted
     def forward(self, weights: Weights, x: Array | Ragged) -> Array:
-        bags = _bags(x)
+        bags = as_ragged(x)
         vectors = Embedding.forward(self, weights, jnp.where(bags.valid, bags.values, 0))
         total = jnp.where(bags.valid[..., None], vectors, 0).sum(axis=1)
         return self._shared_out(total, bags)
@@ -73,7 +74,7 @@ class EmbeddingBag(Embedding):
 
     def _rows_of(self, x: Array | Ragged, dy: Array) -> TableRows:
         """Padding has the number of no row."""
-        bags = _bags(x)
+        bags = as_ragged(x)
         ids = jnp.where(bags.valid, self._ids(bags.values), self._every_row)
         slopes = jnp.broadcast_to(self._shared_out(dy, bags)[:, None], (*ids.shape, self.size))
         return TableRows(ids.reshape(-1), slopes.reshape(-1, self.size), self._every_row)
@@ -91,7 +92,3 @@ class HashedEmbeddingBag(HashedEmbedding, EmbeddingBag):
 
     A column of `array<string>` needs no index: workers hash its strings.
     """
-
-
-def _bags(x: Array | Ragged) -> Ragged:
-    return x if isinstance(x, Ragged) else Ragged(x, jnp.full(x.shape[0], x.shape[1], INTEGERS))

@@ -35,6 +35,8 @@ class Highway(Layer):
         The objective gains l2 / 2 * the sum of squares of both kernels.
     """
 
+    each_step = True
+
     activation: Layer = Relu()
     kernel_initializer: Initializer | str = field(default=HeNormal(), kw_only=True)
     gate_bias_initializer: Initializer | str = field(default=Constant(-2), kw_only=True)

@@ -43,6 +43,8 @@ class Rescale(Layer):
         What is added afterwards.
     """
 
+    each_step = True
+
     scale: float
     offset: float = 0.0
 
@@ -71,6 +73,8 @@ class Standardize(Layer):
     y = (x - mean) / max(deviation, 1 / sqrt(n)) over the n numbers of a row; the lower bound keeps constant images
     finite. This is TensorFlow's `tf.image.per_image_standardization`.
     """
+
+    each_step = True
 
     def output_shape(self, input_shape: Shape) -> Shape:
         return input_shape

@@ -21,6 +21,8 @@ class Merge(Layer):
     y  (batch, *output_shape)                       dy  (batch, *output_shape)    dL/dy
     """
 
+    each_step = True
+
     def _several(self, shapes: Sequence[Shape]) -> None:
         if len(shapes) < 2 or not all(isinstance(shape, tuple) for shape in shapes):
             raise ValueError(

@@ -113,6 +113,8 @@ class Standardization(Layer):
         Whether to multiply by a learned scale and to add a learned bias.
     """
 
+    each_step = True
+
     epsilon: float = field(default=1e-5, kw_only=True)
     scale: bool = field(default=True, kw_only=True)
     bias: bool = field(default=True, kw_only=True)
@@ -265,6 +267,8 @@ class L2Normalize(Layer):
 
     x, y, dx and dy all have one shape, (batch, ..., channels).
     """
+
+    each_step = True
 
     def output_shape(self, input_shape: Shape) -> Shape:
         return check_channels(self, input_shape)

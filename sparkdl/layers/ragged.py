@@ -50,6 +50,25 @@ class Ragged:
         return replace(self, values=self.values.astype(dtype))
 
 
+def values_of(x: Any) -> Any:
+    """The array of x, which may be Ragged, or those of a tuple of such: what a derivative by x has the shape of."""
+    if isinstance(x, tuple):
+        return tuple(map(values_of, x))
+    return x.values if isinstance(x, Ragged) else x
+
+
+def with_values(x: Any, values: Any) -> Any:
+    """x with other values in their place."""
+    if isinstance(x, tuple):
+        return tuple(map(with_values, x, values))
+    return replace(x, values=values) if isinstance(x, Ragged) else values
+
+
+def as_ragged(x: Any) -> Ragged:
+    """x, or an array (batch, steps, ...) as rows that all have all of its steps."""
+    return x if isinstance(x, Ragged) else Ragged(x, jnp.full(x.shape[0], x.shape[1], INTEGERS))
+
+
 def is_row_shape(shape: Sequence[Any]) -> bool:
     """Whether it is one of an input's rows: positive integers; None in place of the first is any length."""
     rest = shape[1:] if is_ragged(shape) else shape
@@ -88,6 +107,7 @@ def refuse_ragged(kind: str, shapes: Any) -> None:
     for shape in several:
         if is_ragged(shape):
             raise ValueError(
-                f"{kind} expects rows of one length, received rows of any, {shape}; put EmbeddingBag(rows, size) "
-                "before it, which makes one vector of each."
+                f"{kind} expects rows of one length, received rows of any, {shape}; put LastStep, TimeMean or "
+                "TimeMax before it, or EmbeddingBag where they are categories, which make one vector of each row, or "
+                "write EachStep([...]) around it if it is meant for each step."
             )

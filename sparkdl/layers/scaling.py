@@ -30,6 +30,8 @@ class Normalization(Layer):
         Of every column.
     """
 
+    each_step = True
+
     mean: Sequence[float]
     variance: Sequence[float]
 
