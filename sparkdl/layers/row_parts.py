@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from sparkdl.layers.base import Array
@@ -21,9 +22,12 @@ PART_BYTES = 2_500_000
 
 
 def parts_of(rows: int, row_bytes: int, weight_bytes: int) -> int:
-    """Into how many equal parts to cut rows; into no more than make up for the weights, which each part reads anew."""
-    fewest = max(1, -(-rows * row_bytes // max(PART_BYTES, weight_bytes)))
-    return next((parts for parts in range(fewest, 2 * fewest) if rows % parts == 0), 1)
+    """Into how many parts to cut rows; into no more than make up for the weights, which each part reads anew.
+
+    Of the numbers up to twice the least the one that leaves the fewest rows to fill up.
+    """
+    fewest = max(1, min(rows, -(-rows * row_bytes // max(PART_BYTES, weight_bytes))))
+    return min(range(fewest, min(rows, 2 * fewest - 1) + 1), key=lambda parts: -rows % parts, default=1)
 
 
 def map_parts(function: Callable[[Array], Array], parts: int, x: Array) -> Array:
@@ -34,7 +38,7 @@ def map_parts(function: Callable[[Array], Array], parts: int, x: Array) -> Array
     """
     if parts == 1:
         return function(x)
-    cut = x.reshape(parts, -1, *x.shape[1:])
+    cut = _cut(x, parts)
     like = jax.eval_shape(function, cut[0])
 
     def one(number: Array, part: Array) -> tuple[Array, Array]:
@@ -42,14 +46,26 @@ def map_parts(function: Callable[[Array], Array], parts: int, x: Array) -> Array
         return number + 1, y
 
     y = lax.scan(one, jnp.int32(0), cut)[1]
-    return y.reshape(-1, *y.shape[2:])
+    return y.reshape(-1, *y.shape[2:])[: len(x)]
 
 
 def sum_parts(function: Callable[..., Array], parts: int, *arrays: Array) -> Array:
-    """The sum of the function of one part of the arrays' rows after the other."""
+    """The sum of the function of one part of the arrays' rows after the other, in float32 at least.
+
+    Where the rows do not come to equal parts, the last has rows of zeros, of which the function must give zero.
+    """
     if parts == 1:
         return function(*arrays)
-    cut = [array.reshape(parts, -1, *array.shape[1:]) for array in arrays]
+    cut = [_cut(array, parts) for array in arrays]
     like = jax.eval_shape(function, *(array[0] for array in cut))
-    zeros = jnp.zeros(like.shape, like.dtype)
-    return lax.scan(lambda total, part: (total + function(*part), None), zeros, cut)[0]
+    zeros = jnp.zeros(like.shape, np.promote_types(like.dtype, np.float32))
+    total, _ = lax.scan(lambda total, part: (total + function(*part).astype(total.dtype), None), zeros, cut)
+    return total.astype(like.dtype)
+
+
+def _cut(array: Array, parts: int) -> Array:
+    """The rows as (parts, size, ...), followed by zeros where they are too few."""
+    size = -(-len(array) // parts)
+    if missing := parts * size - len(array):
+        array = lax.pad(array, jnp.zeros((), array.dtype), [(0, missing, 0), *[(0, 0, 0)] * (array.ndim - 1)])
+    return array.reshape(parts, size, *array.shape[1:])

@@ -29,7 +29,8 @@ def in_float64() -> Iterator[None]:
         (60, PART_BYTES // 8, 0, 10),  # the least of 8 and more that divides the rows
         (64, PART_BYTES // 8, 4 * PART_BYTES, 2),  # parts are not smaller than the weights
         (7, PART_BYTES, 0, 7),
-        (61, PART_BYTES // 8, 0, 1),  # a prime number: by ones, or all at once
+        (61, PART_BYTES // 8, 0, 9),  # which leave two rows to fill up
+        (3, 4 * PART_BYTES, 0, 3),  # no parts are smaller than a row
         (0, PART_BYTES, 0, 1),
     ],
 )
@@ -37,14 +38,21 @@ def test_parts_are_equal_and_fit_the_cache(rows: int, row_bytes: int, weight_byt
     assert parts_of(rows, row_bytes, weight_bytes) == parts
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 6])
-def test_parts_come_to_what_the_whole_comes_to(parts: int) -> None:
-    x, dy = (RANDOM.normal(size=(6, 3)) for _ in range(2))
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("rows", [6, 7])
+def test_parts_come_to_what_the_whole_comes_to(rows: int, parts: int) -> None:
+    x, dy = (RANDOM.normal(size=(rows, 3)) for _ in range(2))
     np.testing.assert_array_equal(map_parts(lambda rows: rows * 2 + 1, parts, jnp.asarray(x)), x * 2 + 1)
     total = sum_parts(lambda a, b: a.T @ b, parts, jnp.asarray(x), jnp.asarray(dy))
     np.testing.assert_allclose(total, x.T @ dy, rtol=0, atol=1e-14)
 
 
+def test_many_small_parts_are_not_lost_in_bfloat16() -> None:
+    ones = jnp.ones((1024, 1), jnp.bfloat16)
+    assert float(sum_parts(lambda part: part.sum(), 1024, ones)) == 1024
+
+
+@pytest.mark.parametrize("rows", [37, 40])
 @pytest.mark.parametrize(
     "layer",
     [
@@ -56,9 +64,9 @@ def test_parts_come_to_what_the_whole_comes_to(parts: int) -> None:
     ],
     ids=str,
 )
-def test_a_convolution_of_many_rows_is_that_of_each(layer: Conv) -> None:
+def test_a_convolution_of_many_rows_is_that_of_each(layer: Conv, rows: int) -> None:
     shape = (32, 40) if layer.size == 1 else (16, 16, 40)
-    x = jnp.asarray(RANDOM.normal(size=(40, *shape)))
+    x = jnp.asarray(RANDOM.normal(size=(rows, *shape)))
     weights = {"kernel": jnp.asarray(RANDOM.normal(size=(*layer._size, 40, layer.filters)))}
     y = layer.forward(weights, x)
     dy = jnp.asarray(RANDOM.normal(size=y.shape))
