@@ -11,7 +11,7 @@ import jax
 from sparkdl.arrays import INTEGERS
 from sparkdl.base_network import BaseNetwork
 from sparkdl.layers.base import Context, Layer, Shape, map_shapes
-from sparkdl.layers.ragged import abstract_rows, values_of
+from sparkdl.layers.ragged import Ragged, abstract_rows, values_of
 from sparkdl.layers.steps import shape_of_step
 from sparkdl.losses import Loss
 from sparkdl.places import place_of
@@ -108,5 +108,7 @@ def _check_shape(subject: str, expected: Shape, found: Any, which: str = "") -> 
 
 
 def _shape_of(found: Any) -> Any:
-    """That of an array, or of the values of rows of any length; None of anything else."""
+    """That of an array, or of the values of rows of any length with a length each; None of anything else."""
+    if isinstance(found, Ragged) and getattr(found.lengths, "shape", None) != (ROWS,):
+        return None
     return getattr(values_of(found), "shape", None)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sparkdl import Graph, Network, models, training
-from sparkdl.layers import BatchNorm, HashedEmbedding, Normalization
+from sparkdl.layers import BatchNorm, EmbeddingBag, HashedEmbedding, Normalization, OneHot
 from sparkdl.losses import EachPosition
 from sparkdl.weights import count_weights
 
@@ -110,6 +110,18 @@ def test_two_towers_can_stand_alone() -> None:
     assert set(tower.inputs) == {"film", "genre"} and tower.output_shape() == (5,)
     y = tower.forward(tower.init(0), (np.array([3], "int32"), np.array([1], "int32")))
     assert np.linalg.norm(y) == pytest.approx(1, rel=1e-5)
+
+
+def test_networks_of_tables_read_bags() -> None:
+    bag = EmbeddingBag(10, 4, mode="sum", unknown=True)
+    tower = models.two_tower({"user": 9, "seen": bag}, {"film": 12}, size=5)
+    assert tower.input_shapes == {"user": (), "seen": (None,), "film": ()}
+    wide = models.wide_and_deep({"seen": bag, "kind": 3}, outputs=2)
+    assert wide.output_shape() == (2,)
+    assert dict(wide.nodes)["wide_seen"][0] == EmbeddingBag(10, 2, mode="sum", unknown=True)
+    assert models.dlrm({"seen": bag, "kind": 3}, 2, size=8).output_shape() == (1,)
+    with pytest.raises(ValueError, match="categories must hold numbers of categories, or layers .*received OneHot"):
+        models.dlrm({"kind": OneHot(3)}, 2)  # type: ignore[dict-item]
 
 
 def test_every_position_of_an_image_is_given_its_class() -> None:

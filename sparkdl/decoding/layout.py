@@ -64,6 +64,8 @@ class Layout:
         One of `RESIZES`, or error.
     most_pixels : int
         Of an image file; one of more counts as undecodable.
+    rows : tuple, optional
+        Where the layout is that of a step, the shape of the rows, which are of any length.
     """
 
     names: tuple[str, ...]
@@ -77,6 +79,7 @@ class Layout:
     limit: int | None = None
     table: str = ""
     hashed: bool = False
+    rows: tuple[Any, ...] | None = None
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Layout:
@@ -101,7 +104,7 @@ class Layout:
     @property
     def of_step(self) -> Layout:
         """What each step of such a row is to become."""
-        return replace(self, shape=self.shape[1:])
+        return replace(self, shape=self.shape[1:], rows=self.shape)
 
     @property
     def width(self) -> int:
@@ -122,7 +125,8 @@ class Layout:
     @property
     def purpose(self) -> str:
         """What the values are for, as part of a sentence."""
-        return f"to fill the network's {f'input {self.part!r} of shape' if self.part else 'input_shape'} {self.shape}"
+        which = f"input {self.part!r} of shape" if self.part else "input_shape"
+        return f"to fill {'each step of ' if self.rows else ''}the network's {which} {self.rows or self.shape}"
 
     def check_form(self, depth: int, images: bool, received: str) -> None:
         """Raise ValueError for columns that cannot fill the shape, whatever they hold.
@@ -138,7 +142,8 @@ class Layout:
         """
         if self.ragged and (self.joined or not depth):
             what = f"{len(self.names)} columns" if self.joined else received
-            raise ValueError(f"{self.subject} must be one column of arrays {self.purpose}, received {what}.")
+            hint = "put them together by F.array" if self.joined else "convert it, a Vector by vector_to_array"
+            raise ValueError(f"{self.subject} must be one column of arrays {self.purpose}, received {what}; {hint}.")
         most = 1 if self.joined else len(self.shape)
         if depth > most:
             raise ValueError(

@@ -33,11 +33,29 @@ class RaggedRows:
         self.steps = self.longest if steps is None else steps
 
     @classmethod
-    def of(cls, rows: Iterable[Any]) -> RaggedRows:
-        """Those of lists, or arrays, of one row each."""
-        arrays = [np.asarray(row) for row in rows]
+    def of(cls, rows: Iterable[Any], step: Sequence[int] = (), subject: str = "rows") -> RaggedRows:
+        """Those of lists, or arrays, of one row each, whose steps have that shape.
+
+        Raises
+        ------
+        ValueError
+            A row is no list, or its steps have another shape; the message calls the rows by `subject`.
+        """
+        arrays = []
+        for number, row in enumerate(rows):
+            try:
+                array = np.asarray(row)
+            except ValueError:  # steps of different shapes
+                array = np.empty((), object)
+            if not array.ndim or (len(array) and array.shape[1:] != tuple(step)):
+                received = f"steps of shape {array.shape[1:]}" if array.ndim else repr(row)
+                raise ValueError(
+                    f"{subject} must be a list of lists or arrays, one a row, with steps of shape {tuple(step)}, "
+                    f"received {received:.80} in row {number}; give [] for an empty row."
+                )
+            arrays.append(array)
         held = [array for array in arrays if len(array)]  # an empty list has no dtype to go by
-        values = np.concatenate(held) if held else np.zeros(0, INTEGERS)
+        values = np.concatenate(held) if held else np.zeros((0, *step), INTEGERS)
         return cls(values, np.array([len(array) for array in arrays], np.int64))
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from sparkdl.arrays import INTEGERS, STEPS
 
 
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single answer to ==
 class Ragged:
     """Rows that have a length each, such as the words of a text: a pytree.
 

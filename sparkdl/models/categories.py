@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from sparkdl.graph import Graph
+from sparkdl.initializers import TruncatedNormal
 from sparkdl.layers import (
     Add,
     Concatenate,
@@ -15,6 +16,7 @@ from sparkdl.layers import (
     Dot,
     DotInteractions,
     Embedding,
+    EmbeddingBag,
     HashedEmbedding,
     L2Normalize,
     Layer,
@@ -35,7 +37,7 @@ def embedded(categories: Mapping[str, int | Embedding], numbers: int | Normaliza
     ----------
     categories : dict
         By input the number of categories, which gives `Embedding(rows, vector_size(rows), unknown=True)`, or an
-        Embedding of one's own.
+        Embedding of one's own; an EmbeddingBag reads any number of categories in a row.
     numbers : int or Normalization
         How many numbers the input "numbers" has, or what normalizes them; 0 if there are none.
     body : Network
@@ -140,10 +142,7 @@ def dlrm(
     """
     if numbers == 0:
         raise ValueError("numbers of dlrm must be at least 1, as its bottom part reads them, received 0.")
-    sized = {
-        name: Embedding(given, size, unknown=True) if isinstance(given, int) else replace(given, size=size)
-        for name, given in categories.items()
-    }
+    sized = {name: replace(_embedding(given), size=size) for name, given in categories.items()}
     inputs, nodes, _ = _entry(sized, numbers, joined=False)
     nodes["bottom"] = (Network([*mlp((1,), size, bottom).layers, Relu()]), _numbers_node(nodes))
     nodes["pairs"] = (DotInteractions(), "bottom", *(f"vector_{name}" for name in categories))
@@ -209,8 +208,8 @@ def _entry(
     if NUMBERS in categories:
         raise ValueError(f"categories must not be called {NUMBERS!r}, which is the input of the numbers.")
     count = numbers if isinstance(numbers, int) else len(numbers.mean)
-    inputs: dict[str, tuple[int, ...]] = {NUMBERS: (count,)} if count else {}
-    inputs |= {category: () for category in categories}
+    inputs: dict[str, tuple[Any, ...]] = {NUMBERS: (count,)} if count else {}
+    inputs |= {category: (None,) if isinstance(given, EmbeddingBag) else () for category, given in categories.items()}
     if not inputs:
         raise ValueError("There must be at least one category or number, received none.")
     nodes: dict[str, Any] = {}
@@ -233,11 +232,16 @@ def _numbers_node(nodes: Mapping[str, Any]) -> str:
 
 
 def _embedding(given: int | Embedding) -> Embedding:
-    return Embedding(given, vector_size(given), unknown=True) if isinstance(given, int) else given
+    """The table of an entry of `categories`."""
+    if isinstance(given, Embedding):
+        return given
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise ValueError(
+            f"categories must hold numbers of categories, or layers such as Embedding, received {given!r}."
+        )
+    return Embedding(given, vector_size(given), unknown=True)
 
 
 def _sized(table: Embedding, size: int) -> Embedding:
     """A table like another one, with vectors of another size that start near 0."""
-    if isinstance(table, HashedEmbedding):
-        return HashedEmbedding(table.rows, size)
-    return Embedding(table.rows, size, unknown=table.unknown)
+    return replace(table, size=size, initializer=TruncatedNormal(0.05), name=None)

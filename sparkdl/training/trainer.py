@@ -109,7 +109,7 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
     labels = named_parts(labels, network.output_names[0])
     _check_names("features", features, network.input_shapes)
     _check_names("labels", labels, network.output_names)
-    features = {name: _rows(features[name], shape) for name, shape in network.input_shapes.items()}
+    features = {name: _rows(features[name], shape, name) for name, shape in network.input_shapes.items()}
     for name in network.input_shapes:
         if name in network.integers and features[name].dtype.kind not in "iu":
             raise ValueError(
@@ -132,18 +132,23 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
     return [Shard([jax.tree.map(itemgetter(chosen), whole)]) for chosen in dealt]
 
 
-def _rows(given: Any, shape: Shape) -> Any:
-    """A part of the features, of rows of this shape; ValueError if they have another."""
+def _rows(given: Any, shape: Shape, name: str) -> Any:
+    """The part of the features of that name, of rows of this shape; ValueError if they have another."""
     if is_ragged(shape):
         if isinstance(given, Ragged):
-            given = [row[:length] for row, length in zip(*map(np.asarray, (given.values, given.lengths)), strict=True)]
-        rows: Any = RaggedRows.of(given)
-        received = (None, *rows.values.shape[1:])
-    else:
-        rows = np.asarray(given)
-        received = rows.shape[1:]
-    if received != shape:
-        raise ValueError(f"The network takes rows of shape {shape}, received {received}; reshape the features.")
+            values, lengths = np.asarray(given.values), np.asarray(given.lengths)
+            wrong = lengths[(lengths < 0) | (lengths > values.shape[1])]
+            if len(wrong):
+                raise ValueError(
+                    f"lengths of {name!r} must be from 0 to the {values.shape[1]} steps there are, received {wrong[0]}."
+                )
+            given = [row[:length] for row, length in zip(values, lengths, strict=True)]
+        return RaggedRows.of(given, shape[1:], repr(name))
+    rows = np.asarray(given)
+    if rows.shape[1:] != shape:
+        raise ValueError(
+            f"The network takes rows of shape {shape} as {name!r}, received {rows.shape[1:]}; reshape the features."
+        )
     return rows
 
 

@@ -22,9 +22,11 @@ from spark_cases import FEATURES, LABELS, LAYERS, NETWORK, Array, a_model, array
 
 from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
 from sparkdl.decoding.layout import Layout
+from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.layers import Dense, Flatten, Rescale
 from sparkdl.spark.driver import remote
 from sparkdl.spark.tasks import forward, inference
+from sparkdl.spark.tasks.forward import Forward, Scores, in_batches
 from sparkdl.spark.tasks.inference import results
 from sparkdl.weights import weights_to_bytes
 
@@ -344,3 +346,20 @@ def test_rows_in_calls_of_several_parts_are_those_of_numpy(monkeypatch: pytest.M
     expected = outputs(arrays(model), features)
     assert_near(np.array(scored.field("rawPrediction").to_pylist()), centred(expected))
     assert scored.field("prediction").to_pylist() == expected.argmax(axis=1).tolist()
+
+
+def test_longer_rows_go_through_the_network_fewer_at_a_time() -> None:
+    lengths = np.array([3, 64, 65, 200, 5, 64, 1000, 1, 2])
+    rows = RaggedRows(np.arange(lengths.sum(), dtype="float32"), lengths)
+    seen: list[tuple[int, int, int]] = []
+
+    def run(features: Any, labels: Any, parts: int, part: int) -> Scores:
+        values = features["features"].values
+        seen.append((*values.shape, part))
+        return Scores({"y": values.sum(axis=1)}, {}, None, {})
+
+    found = in_batches({"features": rows}, None, Forward(run, 8, 4))
+    sums = np.concatenate([scores.outputs["y"] for scores in found])
+    np.testing.assert_allclose(sums, [part.sum() for part in np.split(rows.values, np.cumsum(lengths)[:-1])], rtol=1e-6)
+    assert all(part == 4 or steps > 64 for _, steps, part in seen)
+    assert all(steps * part <= 1.25 * 64 * 4 or part == 1 for _, steps, part in seen)

@@ -20,7 +20,8 @@ from sparkdl.layers import Concatenate, Dense, EmbeddingBag, HashedEmbeddingBag,
 from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD, AdaGrad, Optimizer
 from sparkdl.training import Checkpoints, Training
-from sparkdl.training.data.batches import Rows, Shard, Steps, epoch_order
+from sparkdl.training.data.batches import Rows, Shard, Steps
+from sparkdl.training.data.buckets import rows_of_steps
 from sparkdl.training.data.shard_file import ShardWriter, open_shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
@@ -76,12 +77,15 @@ def by_hand(plan: Training, shares: tuple[int, ...]) -> Any:
     counts /= np.maximum(LENGTHS, 1)[:, None]
     division, starts = Steps(shares, plan.batch_size), [0, *accumulate(shares[:-1])]
     for epoch in range(plan.epochs):
-        orders = [
-            first + epoch_order(share, plan.seed, epoch, at)
+        taken = [
+            [
+                first + rows
+                for rows in rows_of_steps(LENGTHS[None, first : first + share], division, at, plan.seed, epoch)
+            ]
             for at, (first, share) in enumerate(zip(starts, shares, strict=True))
         ]
         for step in range(division.count):
-            rows = np.concatenate([order[slice(*division.bounds(at, step))] for at, order in enumerate(orders)])
+            rows = np.concatenate([own[step] for own in taken])
             bags = counts[rows] @ table
             slopes = 2 * (bags @ kernel + bias - LABELS[rows, None]) * WEIGHTS[rows, None] / WEIGHTS[rows].sum()
             of_table, of_kernel = counts[rows].T @ (slopes @ kernel.T), bags.T @ slopes
@@ -159,7 +163,12 @@ def test_rows_that_are_longer_in_validation_than_in_training_are_scored() -> Non
         ([[1, 2], [3, TABLE]], f"'features' must hold categories from 0 to 29, .* received {TABLE}; .*unknown=True"),
         ([[1, 2], [-1]], "'features' must hold categories from 0 to 29, .* received -1"),
         ([[1.0], [2.0]], "takes 'features' as integers, received float64; cast it to int32"),
-        ([[[1, 2]], [[3, 4]]], r"takes rows of shape \(None,\), received \(None, 2\)"),
+        ([[[1, 2]], [[3, 4]]], r"with steps of shape \(\), received steps of shape \(2,\) in row 0"),
+        ([[1], None], r"'features' must be a list of lists or arrays, one a row, .*received None in row 1; give \[\]"),
+        (
+            Ragged(np.array([[1, 2], [3, 4]], "int32"), np.array([2, 3])),
+            "lengths of 'features' must be from 0",
+        ),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(rows: Any, message: str) -> None:
@@ -220,7 +229,14 @@ def test_a_layer_of_ones_own_reads_numbers_of_any_length() -> None:
     rows = [RANDOM.normal(size=count) for count in LENGTHS]
     means = np.array([row.sum() / max(1, len(row)) for row in rows])[:, None]
     start = {"dense_1": {"kernel": np.array([[0.5]]), "bias": np.array([-0.25])}}
-    given: dict[str, Any] = {"loss": "squared_error", "dtype": "float64", "epochs": 3, "batch_size": 8, "devices": 2}
+    given: dict[str, Any] = {
+        "loss": "squared_error",
+        "dtype": "float64",
+        "epochs": 3,
+        "batch_size": 8,
+        "devices": 2,
+        "shuffle": False,
+    }
     given |= {"initial": start}
     ragged = training.fit(Network([TimeMean(), Dense(1)], input_shape=(None,)), (rows, LABELS), **given)
     fixed = training.fit(Network([Dense(1, name="dense_1")], input_shape=(1,)), (means, LABELS), **given)

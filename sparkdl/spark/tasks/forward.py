@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from pyspark import TaskContext
 
-from sparkdl.arrays import Parts, kept_dtype, size_of
+from sparkdl.arrays import STEPS, Parts, kept_dtype, size_of
 from sparkdl.classes import install
 from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
@@ -134,14 +134,14 @@ class Forward(NamedTuple):
     ----------
     run : callable
         Scores of (features, labels or None, parts): of that number of parts of the rows; the scores of others are
-        zeros.
+        zeros. `part` may be given as a keyword.
     rows : int
         Of a call.
     part : int
         Rows that go through the network at a time, a divisor of `rows`.
     """
 
-    run: Callable[[Parts, Parts | None, int], Scores]
+    run: Callable[..., Scores]
     rows: int
     part: int
 
@@ -253,15 +253,25 @@ def _largest(network: BaseNetwork) -> int:
 def in_batches(features: Parts, labels: Parts | None, forward: Forward) -> Iterator[Scores]:
     """Scores call by call, the next one running while the last is read."""
     running: deque[tuple[int, Scores]] = deque()
-    size, rows = forward.rows, _rows_of(features)
-    for first in range(0, rows, size):
+    first, rows = 0, _rows_of(features)
+    while first < rows:
+        part = _part_of_long_rows(features, slice(first, first + forward.rows), forward.part)
+        size = part * (forward.rows // forward.part)
         count, chosen = min(size, rows - first), slice(first, first + size)
-        batch, targets = jax.tree.map(lambda part: _padded(part[chosen], size), (features, labels))  # noqa: B023
-        running.append((count, forward.run(batch, targets, -(-count // forward.part))))
+        batch, targets = jax.tree.map(lambda array: _padded(array[chosen], size), (features, labels))  # noqa: B023
+        running.append((count, forward.run(batch, targets, -(-count // part), part=part)))
+        first += size
         if len(running) > 1:
             yield _read(*running.popleft())
     while running:
         yield _read(*running.popleft())
+
+
+def _part_of_long_rows(features: Parts, chosen: slice, part: int) -> int:
+    """Rows that go through the network at a time: fewer where some of these have more steps than it is planned for."""
+    longest = [array[chosen].longest for array in features.values() if isinstance(array, RaggedRows)]
+    times = (max([1, *longest]) - 1) // STEPS
+    return max(1, part >> times.bit_length())
 
 
 def _rows_of(features: Parts) -> int:
