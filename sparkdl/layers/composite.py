@@ -119,7 +119,7 @@ class Composite(Layer):
 
     @cached_property
     def named_readers(self) -> tuple[list[tuple[str, Layer]], ...]:
-        """For each of x's arrays (path, layer) of those that read it, those within composites in place of these."""
+        """For each of x's arrays (path of the weights, layer) of those that read it, which are no composites."""
         found: tuple[list[tuple[str, Layer]], ...] = tuple([] for _ in range(self.entries))
         for child in self.children:
             for source, readers in zip(child.sources, _readers(child), strict=True):
@@ -454,10 +454,10 @@ def own_shape(child: Child, shapes: Sequence[Any]) -> Any:
 
 
 def _readers(child: Child) -> Sequence[list[tuple[str, Layer]]]:
-    """For each of the child's sources (path, layer) of those that read it."""
+    """For each of the child's sources (path of its weights, layer) of those that read it."""
     if not isinstance(child.layer, Composite):
-        return [[(child.name, child.layer)]] * len(child.sources)
-    return [[(f"{child.name}/{path}", layer) for path, layer in readers] for readers in child.layer.named_readers]
+        return [[(child.key, child.layer)]] * len(child.sources)
+    return [[(f"{child.key}/{path}", layer) for path, layer in readers] for readers in child.layer.named_readers]
 
 
 def _integers_read(child: Child) -> list[bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +62,16 @@ class EachStep(Chain):
         y, found = super().activations(weights, steps.steps_of(x), paths)
         return steps.rejoined(y, x), {path: steps.rejoined(value, x) for path, value in found.items()}
 
-    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Any]:
+    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, tuple[Any, Any]]:
         y, kept = super().train_forward(weights, steps.steps_of(x), steps.of_steps(context, x))
-        return steps.rejoined(y, x), kept
+        return steps.rejoined(y, x), (x, kept)
+
+    def train_outputs(self, kept: tuple[Any, Any]) -> Iterator[tuple[str, Any]]:
+        for path, y in super().train_outputs(kept[1]):
+            yield path, steps.rejoined(y, kept[0])
+
+    def new_statistics(self, weights: Weights, kept: tuple[Any, Any]) -> Weights:
+        return super().new_statistics(weights, kept[1])
 
     train_delta, train_gradient = Chain.train_delta, Chain.train_gradient  # which ask train_backward
 
@@ -73,5 +80,5 @@ class EachStep(Chain):
     ) -> tuple[Any, Weights]:
         x_steps, y_steps, dy_steps = map(steps.steps_of, (x, y, dy))
         own_context = steps.of_steps(context, x)
-        dx, gradient = super().train_backward(weights, x_steps, y_steps, dy_steps, kept, own_context, wants_delta)
+        dx, gradient = super().train_backward(weights, x_steps, y_steps, dy_steps, kept[1], own_context, wants_delta)
         return None if dx is None else steps.cut(dx, x), gradient

@@ -41,6 +41,7 @@ TRAINING_PARAMS = {
     "tol": "tol",
     "seed": "seed",
     "dtype": "computeDtype",
+    "length_buckets": "lengthBuckets",
 }
 # What goes by the outputs of a network, or by layers that a part of it may lack.
 OF_THE_WHOLE = ("loss", "lossWeights", "labelCols", "predictionCols", "probabilityCols", "activationCols")
@@ -269,6 +270,9 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         Of initial weights, order of rows, and random layers. The same rows, Params and number of workers give the
         same weights, bit for bit, however the DataFrame is partitioned.
     numWorkers : int, default 1
+    lengthBuckets : int, default 6
+        Where the network reads rows of any length: those of like lengths come to the same steps, whose batches are
+        padded to at most so many lengths, each compiled for itself. `model.summary.fill` tells how full they were.
     exchange : Exchange or str, default "all_reduce"
         Of `sparkdl.training`: AllReduce, ShardedAllReduce, ParameterAveraging, ThresholdSharing.
     earlyStopping : EarlyStopping, optional

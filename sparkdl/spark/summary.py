@@ -74,6 +74,16 @@ class TrainingSummary:
         return self.ending.notes
 
     @property
+    def fill(self) -> float | None:
+        """What share of the steps in padded batches of rows of any length were rows' own; None without such rows."""
+        return self.ending.fill
+
+    @property
+    def programs(self) -> int:
+        """How many programs of a training step were compiled: one for each length that rows were padded to."""
+        return self.ending.programs
+
+    @property
     def bytesPerStep(self) -> float:
         """Bytes that a worker sent in a step to agree with the others, on average."""
         steps = sum(epoch.steps for epoch in self.history) * len(self.workers)

@@ -21,6 +21,7 @@ from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
 from sparkdl.training.checkpoints.checkpoints import CheckpointFolder, decode
 from sparkdl.training.data.batches import Steps
+from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.group.collectives import from_first, meet, summed
@@ -145,6 +146,9 @@ class _Group:
         self.resumed: list[int] | None = None
         self.notes: list[str] = []
         self.folder: CheckpointFolder | None = None
+        self.buckets: Buckets | None = None  # of rows of any length
+        self.fill: float | None = None
+        self.programs: list[Any] = []
 
     def results(self) -> list[Result | None]:
         plan = self.plan
@@ -161,19 +165,26 @@ class _Group:
         self.logs = self._open_logs()
         started = time.perf_counter()
         with self.recorder.span("compile"), kept_by_every_process():
-            batch, own_rows = abstract_rows(self.share.shards[0], self.steps.rows, self.mesh), differ(self.plans)
+            shard, own_rows = self.share.shards[0], differ(self.plans)
+            if shard.padded_steps:
+                epoch = 0 if plan.shuffle else None
+                self.buckets = Buckets.of(self.share, self.steps, self.mesh, plan.seed, epoch, plan.length_buckets)
+            padded = [shard.padded_to(level) for level in self.buckets.levels] if self.buckets else [shard]
+            batches = [abstract_rows(each, self.steps.rows, self.mesh) for each in padded]
             if own_rows:
-                batch = jax.tree.map(lambda part: _beside(part, len(self.plans)), batch)
+                batches = [jax.tree.map(lambda part: _beside(part, len(self.plans)), batch) for batch in batches]
             clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
             program = program_of(plan, self.steps.count, self.mesh)
             settings = [Settings.of(Optimizer.of(each.optimizer), each.step_size, each.seed) for each in self.plans]
             self.settings = _stack(settings) if self.several else settings[0]
-            self.advance = compiled_step(program, self.state, self.settings, batch, clock, self.several, own_rows)
+            self.programs = [
+                compiled_step(program, self.state, self.settings, batch, clock, self.several, own_rows)
+                for batch in batches
+            ]
             if self.validation_steps:
                 batch = abstract_rows(self.validation.shards[0], self.validation_steps.rows, self.mesh)
                 self.validate = compiled_validation(program, self.state.weights, batch, self.several)
             if self.logs.active:
-                shard = self.share.shards[0]
                 self.logs.compile(_copy_first(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
         if self.mesh.size > 1:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
@@ -198,15 +209,20 @@ class _Group:
         sums = np.zeros((len(self.plans), self.objective.size)) if self.several else self.at.sums
         before = (self.at.step, sums, self.at.epoch_seconds)
         meter = Meter(epoch, plan.epochs, self.rows, self.steps.count, self.report, self.objective, *before)
-        order, asked = epoch if plan.shuffle else None, self.recorder.now()
-        with closing(feed(self.plans, self.share, self.steps, self.mesh, order, self.at.step)) as placed_batches:
+        order, arranged = epoch if plan.shuffle else None, None
+        if self.buckets:
+            arrangement = self.buckets.arrange(self.share, self.steps, self.mesh, plan.seed, order)
+            arranged, self.fill = (self.buckets, arrangement), arrangement.fill
+        fed, asked = (self.share, self.steps, self.mesh, order, self.at.step, arranged), self.recorder.now()
+        with closing(feed(self.plans, *fed)) as placed_batches:
             for placed in placed_batches:
                 number = epoch * self.steps.count + self.at.step
                 if self.sampled_every and is_sampled(number, self.sampled_every):
                     self.recorder.placed(epoch, number, asked)
                 last = self.at.step + 1 == self.steps.count
                 weights_before = _copy_first(self.state.weights) if last and self.logs.active else None
-                self.state, totals = self.advance(self.state, self.settings, placed)
+                advance = self.programs[arranged[1].levels[self.at.step] if arranged else 0]
+                self.state, totals = advance(self.state, self.settings, placed)
                 self.at.step += 1
                 for read in meter.add(totals):
                     self._note_divergence(*read)
@@ -459,6 +475,8 @@ class _Group:
             resumed=self.resumed,
             notes=self.notes,
             failure=failure,
+            programs=len(self.programs),
+            fill=self.fill,
         )
 
     def _results_of_several(self, compile_seconds: float) -> list[Result | None]:

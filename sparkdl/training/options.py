@@ -23,6 +23,7 @@ from sparkdl.training.stopping import EarlyStopping
 
 MOST_ROWS = 2**31 - 1  # of a batch
 MOST_SEED = 2**63 - 1
+INTEGERS = {"epochs": (0, math.inf), "batch_size": (1, MOST_ROWS), "seed": (0, MOST_SEED), "length_buckets": (1, 64)}
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,9 @@ class Training(Spec):
         Where and how often to save what a later run needs to go on from.
     logs : Logs, optional
         Where and how often to write TensorBoard events.
+    length_buckets : int, default 6
+        To at most so many lengths the batches of rows of any length are padded, a program each; 1 pads all to the
+        longest.
     statistics : bool, default False
         Whether to take down what happens when, for a timeline.
     """
@@ -77,6 +81,7 @@ class Training(Spec):
     early_stopping: EarlyStopping | None = field(default=None, kw_only=True)
     checkpoints: Checkpoints | None = field(default=None, kw_only=True)
     logs: Logs | None = field(default=None, kw_only=True)
+    length_buckets: int = field(default=6, kw_only=True)
     statistics: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -92,7 +97,7 @@ class Training(Spec):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, kind.of(value))
-        for name, least, most in (("epochs", 0, math.inf), ("batch_size", 1, MOST_ROWS), ("seed", 0, MOST_SEED)):
+        for name, (least, most) in INTEGERS.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise ValueError(f"{name} must be an integer, received {value!r}.")

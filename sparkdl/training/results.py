@@ -62,6 +62,10 @@ class Ending:
     failure : str or None
         Why there is nothing to use: no epoch stayed finite, and the weights are the initial ones. Not raised here,
         since the run may be one of a grid.
+    programs : int
+        Programs of a training step: one for each number of steps that rows of any length are padded to.
+    fill : float or None
+        In an epoch's padded rows of any length, the share of steps that are no padding; None without such rows.
     """
 
     stop_reason: str = ""
@@ -70,6 +74,8 @@ class Ending:
     resumed: list[int] | None = None
     notes: list[str] = field(default_factory=list)
     failure: str | None = None
+    programs: int = 0
+    fill: float | None = None
 
     def ending(self) -> Ending:
         """This without what a subclass adds."""

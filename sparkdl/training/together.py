@@ -48,7 +48,8 @@ def train_all(
     groups: dict[Any, list[int]] = {}
     for index, plan in enumerate(plans):
         alone = not _can_join(plan) or not is_faster_together(plan.network, mesh.devices.flat[0].platform)
-        key = index if alone else (program_of(plan, steps, mesh), plan.epochs, plan.batch_size, plan.shuffle)
+        shaped = (plan.seed, plan.length_buckets) if share.shards[0].padded_steps else ()  # its steps, by these
+        key = index if alone else (program_of(plan, steps, mesh), plan.epochs, plan.batch_size, plan.shuffle, shaped)
         groups.setdefault(key, []).append(index)
     done = 0
     for chosen in groups.values():

@@ -49,6 +49,7 @@ VALUES: dict[str, Any] = {
     "seed": 6,
     "stepSize": 0.7,
     "tol": 0.8,
+    "lengthBuckets": 3,
     "computeDtype": "float64",
     "deviceType": "cpu",
     "progress": "off",

@@ -312,7 +312,7 @@ NO_ROWS = (X[:0], LABELS[:0])
         ((X, LABELS, np.full(50, 1e39)), {}, "Weights must be numbers that float32 holds, received 1e[+]39; scale"),
         ((X, LABELS), {"validation": (X, LABELS, np.zeros(50))}, "All validation rows weigh 0; give"),
         ((X, LABELS, -WEIGHTS), {}, "weights must be finite and at least 0"),
-        ((X[:, :1], LABELS), {}, r"takes rows of shape \(2,\), received \(1,\); reshape"),
+        ((X[:, :1], LABELS), {}, r"takes rows of shape \(2,\) as 'features', received \(1,\); reshape"),
         ((X, LABELS[:9]), {}, "one entry a row, received 50, 9 and 50"),
         ((X, LABELS + 1), {}, "whole numbers from 0 to 2, .*received 3"),
         ((X, LABELS + 0.5), {}, "whole numbers from 0 to 2"),

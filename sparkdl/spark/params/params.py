@@ -62,6 +62,7 @@ class DeepArguments(TypedDict, total=False):
     tol: float
     seed: int
     numWorkers: int
+    lengthBuckets: int
     computeDtype: str
     deviceType: str
     progress: str
@@ -187,6 +188,13 @@ class DeepParams(
         "how workers agree: all_reduce (synchronous SGD), or an object of sparkdl.training.exchanges.exchange.",
         spec_text(Exchange),  # type: ignore[arg-type]
     )
+    lengthBuckets: Param[int] = Param(
+        Params._dummy(),
+        "lengthBuckets",
+        "to at most how many lengths batches of rows of any length are padded, each with a program of its own; "
+        "1 pads all to the longest row (from 1 to 64).",
+        TypeConverters.toInt,
+    )
     computeDtype: Param[str] = Param(
         Params._dummy(),
         "computeDtype",
@@ -225,6 +233,7 @@ class DeepParams(
             tol=0.0,
             seed=0,
             numWorkers=1,
+            lengthBuckets=6,
             computeDtype="float32",
             deviceType="auto",
             progress="auto",
@@ -269,6 +278,10 @@ class DeepParams(
     def getNumWorkers(self) -> int:
         """Barrier tasks that train together."""
         return self.getOrDefault(self.numWorkers)
+
+    def getLengthBuckets(self) -> int:
+        """To at most how many lengths batches of rows of any length are padded."""
+        return self.getOrDefault(self.lengthBuckets)
 
     def getOptimizer(self) -> Optimizer:
         """The update rule."""
@@ -333,6 +346,10 @@ class DeepParams(
     def setNumWorkers(self, value: int) -> Self:
         """Set the number of barrier tasks that train together."""
         return self._set(numWorkers=value)
+
+    def setLengthBuckets(self, value: int) -> Self:
+        """Set to at most how many lengths batches of rows of any length are padded."""
+        return self._set(lengthBuckets=value)
 
     def setWeightCol(self, value: str) -> Self:
         """Set the column of sample weights."""

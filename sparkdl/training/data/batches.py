@@ -102,8 +102,9 @@ class Shard:
         """32 bits that tell these rows from others, order aside where there are keys."""
         if self._keys is not None:
             return zlib.crc32(np.sort(self._keys).tobytes())
-        every = [_as_batch(part) for chunk in self.chunks for part in chunk.each().values()]
-        parts = map(np.ascontiguousarray, jax.tree.leaves(every))
+        every = [part for chunk in self.chunks for part in chunk.each().values()]
+        arrays = [own for part in every for own in (_held(part) if isinstance(part, RaggedRows) else [part])]
+        parts = map(np.ascontiguousarray, arrays)
         return functools.reduce(lambda digest, part: zlib.crc32(part.tobytes(), digest), parts, 0)
 
     def take(self, indices: Array, rows: int) -> Rows:
@@ -118,6 +119,16 @@ class Shard:
             for name, source in self.chunks[number].each().items():
                 jax.tree.map(partial(_put, chosen), result[name], _as_batch(source[inside]))
         return Rows.of(result)
+
+    @property
+    def padded_steps(self) -> dict[str, int]:
+        """To how many steps a batch pads each part of the features whose rows are of any length, by name."""
+        return {name: part.steps for name, part in self.chunks[0].features.items() if isinstance(part, RaggedRows)}
+
+    def lengths(self, name: str) -> Array:
+        """Steps of every row (n,) in the part of that name, whose rows are of any length."""
+        lengths = np.concatenate([chunk.features[name].lengths for chunk in self.chunks])
+        return lengths if self._places is None else lengths[self._places]
 
     @property
     def longest(self) -> dict[str, int]:
@@ -143,6 +154,11 @@ class Shard:
 def _as_batch(part: Any) -> Any:
     """Rows as a batch has them: all equally long."""
     return Ragged(*part.padded()) if isinstance(part, RaggedRows) else part
+
+
+def _held(rows: RaggedRows) -> list[Array]:
+    """All that the rows hold."""
+    return [rows.values, rows.lengths]
 
 
 def _zeros(part: Any, rows: int) -> Any:

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from sparkdl.layers.base import Context, Weights
+from sparkdl.layers.ragged import Ragged
+from sparkdl.layers.steps import of_steps, steps_of
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective, Workers
 from sparkdl.training.data.batches import Rows
@@ -76,9 +78,12 @@ def make_probe(network: BaseNetwork, objective: Objective, dtype: str | None = N
         changed = dict(named_arrays(network.learned(after)))
         activations: dict[str, Array] = {}
         for name, own in network.train_outputs(kept):
-            values = own.astype(wide).reshape(own.shape[0], -1)
-            mean = row_weights @ values.mean(axis=1) / total
-            variance = row_weights @ jnp.square(values - mean).mean(axis=1) / total
+            ragged = isinstance(own, Ragged)
+            weighing, rows_out = (of_steps(context, own).row_weights, steps_of(own)) if ragged else (row_weights, own)
+            weighed = jnp.where(weighing.sum() > 0, weighing.sum(), 1)
+            values = rows_out.astype(wide).reshape(len(rows_out), -1)
+            mean = weighing @ values.mean(axis=1) / weighed
+            variance = weighing @ jnp.square(values - mean).mean(axis=1) / weighed
             activations |= {f"{name}/mean": mean, f"{name}/standard_deviation": jnp.sqrt(variance)}
         return Probed(
             weights={name: _histogram(array) for name, array in named_arrays(after)},
