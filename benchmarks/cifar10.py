@@ -35,6 +35,7 @@ from tempfile import TemporaryDirectory
 import jax
 import numpy as np
 from contestants import tutorial
+from contestants.data import data_folder
 from contestants.learning import draw, learned, taught
 from contestants.ours import write_weights
 from contestants.race import Turns, milliseconds, over_peers, race_options, take_turns
@@ -48,7 +49,6 @@ from sparkdl import datasets
 def write_rows(folder: Path, directory: Path | None, steps: int) -> None:
     """Write the rows that everybody reads, of the data set or, without one, generated for turns of so many steps."""
     if directory is None:
-        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; the images are generated")
         generator = np.random.default_rng(tutorial.SEED)
         shape = (steps * tutorial.BATCH, tutorial.SIDE, tutorial.SIDE, 3)
         images = generator.integers(0, 256, shape, np.uint8)
@@ -110,7 +110,7 @@ def parsed() -> argparse.Namespace:
 
 def measured(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Run the benchmark with its files in `folder`, print its tables; its figures."""
-    directory = options.data or datasets.data_directory()
+    directory = data_folder(options.data, "the images are generated")
     racers, learners = chosen(options.only, options.quick, learns=directory is not None)
     write_rows(folder, directory, options.steps)
     write_weights(folder)

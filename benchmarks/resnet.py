@@ -30,6 +30,7 @@ from tempfile import TemporaryDirectory
 
 import jax
 import numpy as np
+from contestants.data import data_folder
 from contestants.network_cases import BATCH, BATCHES, CLASSES, SIDE, write_case
 from contestants.race import Turns, milliseconds, over_peers, race_options, take_turns
 from contestants.turns import Contestant, ContestantError, available_cores, started, turn
@@ -59,7 +60,6 @@ def write_images(folder: Path, directory: Path | None) -> None:
     """Write the rows that everybody reads, of the data set or generated."""
     count = BATCH * BATCHES
     if directory is None:
-        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; the images are generated")
         generator = np.random.default_rng(0)
         images = generator.integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
         labels = generator.integers(0, CLASSES, count, np.int32)
@@ -136,7 +136,7 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")  # this process only draws the initial weights
     figures: dict[str, float] = {}
     with TemporaryDirectory(prefix="sparkdl-resnet-", ignore_cleanup_errors=True) as folder:
-        write_images(Path(folder), options.data or datasets.data_directory())
+        write_images(Path(folder), data_folder(options.data, "the images are generated"))
         for case in CASES:
             if contestants(case, options):
                 try:
