@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from contestants.exchange_model import FORMS, Sizes, Worker, exchange_seconds, step_seconds
+from contestants.exchange_model import Sizes, Worker, exchange_seconds, step_seconds
 from contestants.exchange_tables import NAMES, TALKING, table
 from contestants.ours import NETWORK as TUTORIAL
 
@@ -13,6 +13,7 @@ from sparkdl import Network, models
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu
 from sparkdl.weights import count_weights
 
+FORMS = ("allreduce", "tree", *TALKING[1:])  # a tree is on paper only
 EVERY_STEP = ("allreduce", "allreduce_bfloat16", "threshold_bitmap", "threshold")  # of those there are
 ON_PAPER = {"1 Gbit/s": 1e9, "10 Gbit/s": 1e10, "100 Gbit/s": 1e11}
 WORKERS = (8, 64, 256, 1024)
