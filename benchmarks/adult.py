@@ -20,12 +20,11 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from contestants.data import data_file, data_folder
 from contestants.ranking import roc_area
 from pyspark.ml import Pipeline
 from pyspark.ml.classification import GBTClassifier, LogisticRegression
@@ -33,9 +32,9 @@ from pyspark.ml.feature import OneHotEncoder, StringIndexer, VectorAssembler
 from pyspark.ml.functions import vector_to_array
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from reporting import arguments, write
+from reporting import arguments, has_torch, write
 
-from sparkdl import DeepClassifier, Graph, datasets, models
+from sparkdl import DeepClassifier, Graph, models
 from sparkdl.layers.base import Weights
 from sparkdl.optimizers import AdamW
 from sparkdl.schedules import CosineDecay
@@ -62,17 +61,8 @@ class Found(NamedTuple):
 
 
 def read(session: SparkSession, directory: Path, name: str) -> DataFrame:
-    """The rows of adult.data or adult.test, with `label` 1 for more than 50,000 dollars.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no such file, gzipped or not, in the directory or its folder `adult`.
-    """
-    places = [place / f"{name}{end}" for place in (directory, directory / "adult") for end in ("", ".gz")]
-    path = next((path for path in places if path.exists()), None)
-    if path is None:
-        raise FileNotFoundError(f"DIR should hold {name} or {name}.gz, itself or in adult, received {directory}.")
+    """The rows of adult.data or adult.test, with `label` 1 for more than 50,000 dollars."""
+    path = data_file(directory, "adult", name)
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return parsed(session, text.decode().splitlines())
 
@@ -207,10 +197,9 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Measure, print, write."""
     options = parse()
-    directory = options.data or datasets.data_directory()
+    directory = data_folder(options.data, "nothing is measured")
     if directory is None:
-        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; nothing is measured")
-        sys.exit(0)
+        return
     epochs, trees, seeds = (2, 10, 1) if options.quick else (8, 100, 3)
     session = local_session("local[2]", **{"spark.driver.memory": "3g"})
     rows = read(session, directory, "adult.data")
@@ -223,9 +212,7 @@ def main() -> None:
 
     graph, columns = models.tabular(train, CATEGORIES, NUMBERS, **OPTIONS)
     arrays = [columns_of(part, columns, graph) for part in (train, test)]
-    beside = find_spec("torch") is not None
-    if not beside:
-        print("PyTorch is not installed and left out; pip install 'sparkdl-jax[benchmarks]' brings it.")
+    beside = has_torch()
     print(f"  {'contestant':<16}{'AUC':>9}{'accuracy':>11}")
     found: dict[str, list[Found]] = {"ours": []} | ({"torch": []} if beside else {})
     for seed in range(options.seeds or seeds):

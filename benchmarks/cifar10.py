@@ -35,22 +35,20 @@ from tempfile import TemporaryDirectory
 import jax
 import numpy as np
 from contestants import tutorial
+from contestants.data import data_folder
 from contestants.learning import draw, learned, taught
 from contestants.ours import write_weights
+from contestants.race import Turns, milliseconds, over_peers, race_options, take_turns
 from contestants.roster import LEARNERS, RATIOS, TIMED, chosen
-from contestants.serve import Turn
-from contestants.turns import Contestant, ContestantError, started, turn
+from contestants.turns import Contestant, ContestantError, started
 from reporting import arguments, write
 
 from sparkdl import datasets
-
-Turns = dict[str, list[Turn]]
 
 
 def write_rows(folder: Path, directory: Path | None, steps: int) -> None:
     """Write the rows that everybody reads, of the data set or, without one, generated for turns of so many steps."""
     if directory is None:
-        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; the images are generated")
         generator = np.random.default_rng(tutorial.SEED)
         shape = (steps * tutorial.BATCH, tutorial.SIDE, tutorial.SIDE, 3)
         images = generator.integers(0, 256, shape, np.uint8)
@@ -65,26 +63,10 @@ def write_rows(folder: Path, directory: Path | None, steps: int) -> None:
         tutorial.write_rows(folder, split, images[splits == split], labels[splits == split])
 
 
-def race(contestants: list[Contestant], folder: Path, rounds: int, steps: int) -> Turns:
-    """Every contestant's turns."""
-    turns: Turns = {contestant.name: [] for contestant in contestants}
-    with started(contestants, folder, steps) as processes:
-        for number in range(rounds):
-            first = number % len(contestants)
-            for contestant in contestants[first:] + contestants[:first]:
-                turns[contestant.name].append(turn(processes[contestant.name], steps))
-            print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    return turns
-
-
 def timings(turns: Turns) -> dict[str, float]:
     """The figures of the race."""
     medians = {name: statistics.median(milliseconds(answers)) for name, answers in turns.items()}
-    figures = {f"{name}_ms": value for name, value in medians.items()}
-    for figure, (ours, peers) in RATIOS.items():
-        present = [medians[peer] for peer in peers if peer in medians]
-        if ours in medians and present:
-            figures[figure] = medians[ours] / min(present)
+    figures = {f"{name}_ms": value for name, value in medians.items()} | over_peers(medians, RATIOS)
     by_round = {}
     for figure, one, two, copies in (
         ("speedup_2", "ours_fit_1", "ours_fit_2", 1),
@@ -98,11 +80,6 @@ def timings(turns: Turns) -> dict[str, float]:
         ratios = [reached / ceiling for reached, ceiling in zip(*by_round.values(), strict=True)]
         figures["speedup_2_over_ceiling"] = statistics.median(ratios)
     return figures
-
-
-def milliseconds(answers: list[Turn]) -> list[float]:
-    """Of a step, for every turn."""
-    return [answer["seconds"] / answer["steps"] * 1e3 for answer in answers]
 
 
 def show(contestants: list[Contestant], turns: Turns) -> None:
@@ -126,38 +103,22 @@ def show(contestants: list[Contestant], turns: Turns) -> None:
 def parsed() -> argparse.Namespace:
     """The options, with defaults by --quick."""
     parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of CIFAR-10's binary files")
-    parser.add_argument(
-        "--only", type=lambda text: text.split(","), default=(), metavar="NAMES", help="only these: a,b"
-    )
-    parser.add_argument("--steps", type=int, metavar="N", help="steps of a turn (default: 40; quick: 6)")
-    parser.add_argument("--rounds", type=int, metavar="N", help="turns of each (default: 9; quick: 2)")
-    parser.add_argument("--learn", type=int, metavar="STEPS", help="steps of learning (default: 5000; quick: 40)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the learning curves there")
-    options = parser.parse_args()
-    for name, quick, full in (("steps", 6, 40), ("rounds", 2, 9), ("learn", 40, 5000)):
-        if getattr(options, name) is None:
-            setattr(options, name, quick if options.quick else full)
     names = [contestant.name for contestant in (*TIMED, *LEARNERS)]
-    for name in options.only:
-        if name not in names:
-            parser.error(f"--only names contestants, received {name!r}; choose among {', '.join(names)}.")
-    if options.steps < 1 or options.rounds < 1 or options.learn < 0:
-        parser.error("--steps and --rounds must be at least 1 and --learn at least 0; give larger numbers.")
-    return options
+    return race_options(parser, names, steps=(6, 40), learn=(40, 5000), lesson="steps of learning")
 
 
 def measured(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     """Run the benchmark with its files in `folder`, print its tables; its figures."""
-    directory = options.data or datasets.data_directory()
+    directory = data_folder(options.data, "the images are generated")
     racers, learners = chosen(options.only, options.quick, learns=directory is not None)
     write_rows(folder, directory, options.steps)
     write_weights(folder)
     figures: dict[str, float] = {}
     if racers:
         print(f"{options.rounds} rounds, in turns of {options.steps} steps of {tutorial.BATCH} rows")
-        turns = race(racers, folder, options.rounds, options.steps)
+        with started(racers, folder, options.steps) as processes:
+            turns = take_turns(processes, options.rounds, options.steps)
         show(racers, turns)
         figures |= timings(turns)
     if learners and options.learn:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
@@ -25,7 +24,7 @@ import jax
 import numpy as np
 from contestants.layers_machine import limit, medians
 from jax.sharding import Mesh
-from reporting import arguments, write
+from reporting import arguments, has_torch, write
 
 from sparkdl import Network
 from sparkdl.arrays import FEATURES, LABEL
@@ -102,14 +101,13 @@ def main() -> None:
     options = parser.parse_args()
     rows = options.rows or (100_000 if options.quick else 1_000_000)
     limit(options.threads)
-    if find_spec("torch") is None:
-        print("PyTorch is not installed and left out; pip install 'sparkdl-jax[benchmarks]' brings it.")
+    beside = has_torch()
     figures: dict[str, float] = {}
     print(f"{rows:,} rows of {SIZE}, {BATCH:,} ids a step, {options.threads} thread(s); medians in ms")
     for prefix, few, whole in (("", SGD(), SGD()), ("adagrad_", AdaGrad(), AdaGrad()), ("", Adam(lazy=True), Adam())):
         calls: dict[str, Callable[[], Any]] = {"sparse": Run(rows, few, True), "dense": Run(rows, whole, False)}
         name = type(few).__name__.lower()
-        if find_spec("torch") is not None and name != "adam":
+        if beside and name != "adam":
             calls["torch"] = torch_steps(rows, name, options.threads)
         times = medians(calls, 3 if options.quick else 9)
         print(

@@ -46,6 +46,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from contestants.data import data_folder
 from contestants.exchange_cases import MODELS, write_rows
 from contestants.exchange_link import LOOPBACK, RATES, LinkError, Place, link
 from contestants.exchange_report import NETWORKS, PROBED, blocks
@@ -67,8 +68,6 @@ Case = list[str]
 
 def write_data(folder: Path, directory: Path | None, quick: bool) -> None:
     """Write the rows of all models; Fashion-MNIST from `directory` or, without one, the packaged sample."""
-    if directory is None:
-        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; the packaged sample is used")
     fashion = datasets.sample() if directory is None else datasets.fashion_mnist(directory)
     images = np.frombuffer(b"".join(fashion["image"].to_pylist()), np.uint8).reshape(-1, 28, 28, 1)
     labels = np.array([datasets.FASHION_CLASSES.index(name) for name in fashion["label"].to_pylist()])
@@ -178,7 +177,7 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, float]:
     models = ("cnn",) if options.quick else tuple(MODELS)
     cases = [["probe", str(size)] for size in PROBED]
     cases += [[model, exchange] for model in models for exchange in ("silent", *TALKING)]
-    write_data(folder, options.data or datasets.data_directory(), options.quick)
+    write_data(folder, data_folder(options.data, "the packaged sample is used"), options.quick)
     figures: dict[str, float] = {}
     for network in options.networks:
         try:

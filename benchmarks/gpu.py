@@ -27,11 +27,11 @@ from argparse import Namespace
 from pathlib import Path
 
 import jax
-from contestants.resnet import resnet18, resnet50
 from contestants.resnet_rates import Rates, datasheet, measured
 from contestants.resnet_steps import Case, Contestant, our_contestant, plain_contestant
 from reporting import arguments, write
 
+from sparkdl import models
 from sparkdl.layers import Conv, Dense, Flatten, LocalResponseNorm, MaxPool, Relu
 from sparkdl.network import Network
 
@@ -49,7 +49,7 @@ def cifar10() -> Network:
     return Network([*convolution, pool, norm, *convolution, norm, pool, *hidden, Dense(10)], input_shape=(24, 24, 3))
 
 
-NETWORKS = {"cifar10": cifar10, "resnet18": resnet18, "resnet50": resnet50}
+NETWORKS = {"cifar10": cifar10, "resnet18": models.resnet18, "resnet50": models.resnet50}
 
 
 def contestants(case: Case, eager: bool) -> dict[str, Contestant]:

@@ -27,7 +27,6 @@ import math
 import os
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -36,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from contestants import layers_plain
 from contestants.layers_machine import Calls, limit, medians, rates
-from reporting import arguments, write
+from reporting import arguments, has_torch, write
 
 from sparkdl.layers import BatchNorm, Context, Conv, Dense, GlobalAvgPool, Layer, LocalResponseNorm, MaxPool, Relu
 
@@ -213,9 +212,7 @@ def main() -> None:
     chosen, cases = options()
     limit(chosen.threads)
     layers_torch: ModuleType | None = None
-    if find_spec("torch") is None:
-        print("PyTorch is not installed and left out; pip install 'sparkdl-jax[benchmarks]' brings it.")
-    else:
+    if has_torch():
         layers_torch = import_module("contestants.layers_torch")
         layers_torch.limit(chosen.threads)
     rounds = 5 if chosen.quick else 25

@@ -25,22 +25,21 @@ Figures, of the towers means over 3 seeds: `recall` with the suffixes `_towers`,
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from contestants.data import data_file, data_folder
 from contestants.ranking import recall
 from pyspark.ml.recommendation import ALS
 from pyspark.sql import DataFrame, SparkSession
-from reporting import arguments, write
+from reporting import arguments, has_torch, write
 
-from sparkdl import DeepEstimator, DeepModel, Graph, datasets, models
+from sparkdl import DeepEstimator, DeepModel, Graph, models
 from sparkdl.layers import Embedding
 from sparkdl.layers.base import Weights
 from sparkdl.losses import InBatchSoftmax
@@ -83,24 +82,10 @@ class Likes(NamedTuple):
 
 
 def read(directory: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Ratings (user, movie, rating, timestamp) and movies (movie, title, genres).
-
-    Raises
-    ------
-    FileNotFoundError
-        The files are neither in the directory nor in its folder `movielens-small`.
-    """
+    """Ratings (user, movie, rating, timestamp) and movies (movie, title, genres)."""
     found = []
-    for name in ("ratings", "movies"):
-        places = [
-            place / f"{name}.csv{end}" for place in (directory, directory / "movielens-small") for end in ("", ".gz")
-        ]
-        path = next((path for path in places if path.exists()), None)
-        if path is None:
-            raise FileNotFoundError(
-                f"DIR should hold {name}.csv or {name}.csv.gz, itself or in movielens-small, received {directory}."
-            )
-        frame = pd.read_csv(path)
+    for name in ("ratings.csv", "movies.csv"):
+        frame = pd.read_csv(data_file(directory, "movielens-small", name))
         found.append(frame.rename(columns=lambda column: column.lower().removesuffix("id")))
     return found[0], found[1]
 
@@ -254,10 +239,9 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     """Measure, print, write."""
     options = parse()
-    directory = options.data or datasets.data_directory()
+    directory = data_folder(options.data, "nothing is measured")
     if directory is None:
-        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; nothing is measured")
-        sys.exit(0)
+        return
     epochs, seeds = (5, 1) if options.quick else (20, 3)
     found = likes(*read(directory), validate=options.validate)
     wanted = sum(map(len, found.wanted.values()))
@@ -271,8 +255,7 @@ def main() -> None:
         "towers": [partial(ours, session, network, network.init(seed), found, epochs, seed) for seed in range(seeds)],
         "torch": [partial(theirs, network, network.init(seed), found, epochs, seed) for seed in range(seeds)],
     }
-    if find_spec("torch") is None:
-        print("PyTorch is not installed and left out; pip install 'sparkdl-jax[benchmarks]' brings it.")
+    if not has_torch():
         del contestants["torch"]
     figures = {}
     print(f"{'contestant':<14}{'recall@20':>10}{'over popularity':>17}  of each")

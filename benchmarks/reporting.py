@@ -1,4 +1,4 @@
-"""What every benchmark shares: its options, the machine it ran on, and its figures as JSON."""
+"""What benchmarks share: their options, whether PyTorch is there, the machine, and their figures as JSON."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,14 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a minute or a few on two cores, with rougher figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     return parser
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed; if not, prints what brings it."""
+    found = find_spec("torch") is not None
+    if not found:
+        print("PyTorch is not installed and left out; pip install 'sparkdl-jax[benchmarks]' brings it.")
+    return found
 
 
 def machine() -> dict[str, Any]:

@@ -30,8 +30,9 @@ from tempfile import TemporaryDirectory
 
 import jax
 import numpy as np
+from contestants.data import data_folder
 from contestants.network_cases import BATCH, BATCHES, CLASSES, SIDE, write_case
-from contestants.serve import Turn
+from contestants.race import Turns, milliseconds, over_peers, race_options, take_turns
 from contestants.turns import Contestant, ContestantError, available_cores, started, turn
 from reporting import arguments, write
 
@@ -54,14 +55,11 @@ RATIOS = {
     "fit_2_over_torchdistributor": ("ours_fit_2", ("torchdistributor_fit_2",)),
 }
 
-Turns = dict[str, list[Turn]]
-
 
 def write_images(folder: Path, directory: Path | None) -> None:
     """Write the rows that everybody reads, of the data set or generated."""
     count = BATCH * BATCHES
     if directory is None:
-        print("no data: neither --data nor SPARKDL_DATA names a folder of data sets; the images are generated")
         generator = np.random.default_rng(0)
         images = generator.integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
         labels = generator.integers(0, CLASSES, count, np.int32)
@@ -98,23 +96,17 @@ def race(case: str, folder: Path, options: argparse.Namespace) -> tuple[Turns, T
     """The first steps of those that learn, and everybody's turns."""
     entered = contestants(case, options)
     lessons: Turns = {}
-    turns: Turns = {contestant.name: [] for contestant in entered}
     write_case(folder, case)
     with started(entered, folder, options.steps) as processes:
-        for name in turns:
+        for name in processes:
             if name in STEPPING:
                 lessons[name] = [turn(processes[name], options.learn if case == LEARNING and options.learn else 1)]
-        for number in range(options.rounds):
-            first = number % max(1, len(entered))
-            for contestant in entered[first:] + entered[:first]:
-                turns[contestant.name].append(turn(processes[contestant.name], options.steps))
-            print(f"{case}: round {number + 1} of {options.rounds}", file=sys.stderr)
-    return lessons, turns
+        return lessons, take_turns(processes, options.rounds, options.steps, f"{case}: ")
 
 
 def assess(case: str, lessons: Turns, turns: Turns) -> dict[str, float]:
     """Print the case's table; its figures."""
-    times = {name: [answer["seconds"] / answer["steps"] * 1e3 for answer in own] for name, own in turns.items()}
+    times = {name: milliseconds(own) for name, own in turns.items()}
     medians = {name: statistics.median(values) for name, values in times.items()}
     print(f"{case:<28}{'ms a step':>11}{'min':>9}{'compile s':>11}{'loss':>9}")
     for name, values in times.items():
@@ -123,10 +115,7 @@ def assess(case: str, lessons: Turns, turns: Turns) -> dict[str, float]:
         print(f"{name:<28}{medians[name]:>11.1f}{min(values):>9.1f}{shown}{turns[name][-1]['loss']:>9.4f}")
     figures = {f"{case}_{name}_ms": value for name, value in medians.items()}
     figures |= {f"{case}_{name}_compile_s": own[0]["compile"] for name, own in turns.items() if "compile" in own[0]}
-    for figure, (ours, peers) in RATIOS.items():
-        present = [medians[peer] for peer in peers if peer in medians]
-        if ours in medians and present:
-            figures[f"{CASES[case]}_{figure}"] = medians[ours] / min(present)
+    figures |= {f"{CASES[case]}_{figure}": value for figure, value in over_peers(medians, RATIOS).items()}
     if case == LEARNING and len(lessons.get("ours_1", [{"losses": []}])[0]["losses"]) > 1:
         mean = {name: statistics.mean(own[0]["losses"]) for name, own in lessons.items()}
         for peer in ("torch", "tensorflow"):
@@ -137,26 +126,8 @@ def assess(case: str, lessons: Turns, turns: Turns) -> dict[str, float]:
 
 def parsed() -> argparse.Namespace:
     """The options, with defaults by --quick."""
-    parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of CIFAR-10's binary files")
-    parser.add_argument(
-        "--only", type=lambda text: text.split(","), default=(), metavar="NAMES", help="only these: a,b"
-    )
-    parser.add_argument("--steps", type=int, metavar="N", help="steps of a turn (default: 8; quick: 1)")
-    parser.add_argument("--rounds", type=int, metavar="N", help="turns of each (default: 9; quick: 2)")
-    parser.add_argument("--learn", type=int, metavar="STEPS", help="first steps to compare (default: 200; quick: 4)")
-    options = parser.parse_args()
-    for name, quick, full in (("steps", 1, 8), ("rounds", 2, 9), ("learn", 4, 200)):
-        if getattr(options, name) is None:
-            setattr(options, name, quick if options.quick else full)
     names = [f"{case}_{name}" for case in CASES for name in ENTRIES if case == LEARNING or name in STEPPING]
-    for name in options.only:
-        if name not in names:
-            parser.error(f"--only names contestants, received {name!r}; choose among {', '.join(names)}.")
-    if options.steps < 1 or options.rounds < 1 or options.learn < 0:
-        parser.error("--steps and --rounds must be at least 1 and --learn at least 0; give larger numbers.")
-    return options
+    return race_options(arguments(__doc__), names, steps=(1, 8), learn=(4, 200), lesson="first steps to compare")
 
 
 def main() -> None:
@@ -165,7 +136,7 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")  # this process only draws the initial weights
     figures: dict[str, float] = {}
     with TemporaryDirectory(prefix="sparkdl-resnet-", ignore_cleanup_errors=True) as folder:
-        write_images(Path(folder), options.data or datasets.data_directory())
+        write_images(Path(folder), data_folder(options.data, "the images are generated"))
         for case in CASES:
             if contestants(case, options):
                 try:

@@ -14,16 +14,6 @@ from scipy.optimize import nnls
 from sparkdl.training.exchanges.exchange import gathered_bytes, ring_bytes
 
 FREQUENCY = 5  # of parameter averaging
-FORMS = (
-    "allreduce",
-    "tree",
-    "allreduce_bfloat16",
-    "sharded",
-    "averaging",
-    "averaging_momentum",
-    "threshold_bitmap",
-    "threshold",
-)
 
 
 class Sizes(NamedTuple):

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from contestants.exchange_model import FORMS, Sizes, Worker, exchange_seconds, step_seconds
+from contestants.exchange_model import Sizes, Worker, exchange_seconds, step_seconds
 from contestants.exchange_tables import NAMES, TALKING, table
 from contestants.ours import NETWORK as TUTORIAL
-from contestants.resnet import resnet50
 
-from sparkdl import Network
+from sparkdl import Network, models
 from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu
 from sparkdl.weights import count_weights
 
+FORMS = ("allreduce", "tree", *TALKING[1:])  # a tree is on paper only
 EVERY_STEP = ("allreduce", "allreduce_bfloat16", "threshold_bitmap", "threshold")  # of those there are
 ON_PAPER = {"1 Gbit/s": 1e9, "10 Gbit/s": 1e10, "100 Gbit/s": 1e11}
 WORKERS = (8, 64, 256, 1024)
@@ -30,7 +30,7 @@ def sizes() -> dict[str, Sizes]:
     networks = {
         "LeNet": Network(lenet, input_shape=(28, 28, 1)),
         "CIFAR-10 tutorial": TUTORIAL,
-        "ResNet-50": resnet50(),
+        "ResNet-50": models.resnet50(),
     }
     return {
         name: Sizes(count_weights(network.abstract_weights()), 6.0 * network.multiply_adds())

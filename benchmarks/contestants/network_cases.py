@@ -1,11 +1,14 @@
-"""The networks, rows and initial weights of the benchmark of residual networks, the same for every contestant."""
+"""The networks, rows, initial weights and turns of the benchmark of residual networks, the same for everybody."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from contestants.serve import Taker, Turn
 
 from sparkdl import Network, models
 from sparkdl.weights import named_arrays, nested_weights
@@ -43,3 +46,15 @@ def read_batches(folder: Path, case: str) -> list[tuple[Array, Array]]:
     rows = images.astype(np.float32) / 127.5 - 1
     rows = rows.repeat(times, axis=1).repeat(times, axis=2)
     return [(rows[at : at + BATCH], labels[at : at + BATCH]) for at in range(0, BATCH * BATCHES, BATCH)]
+
+
+def taker(advance: Callable[..., Any], batches: Iterator[Any], compile_s: float) -> Taker:
+    """What takes turns of steps `advance(images, classes) -> loss` on batches without end."""
+
+    def take(steps: int) -> Turn:
+        started = time.perf_counter()
+        losses = [float(advance(*next(batches))) for _ in range(steps)]
+        seconds = time.perf_counter() - started
+        return {"seconds": seconds, "steps": steps, "loss": losses[-1], "losses": losses, "compile": compile_s}
+
+    return take

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from contestants.network_cases import STEP_SIZE, network_of, read_batches, read_weights
-from contestants.serve import Spec, Taker, Turn
+from contestants.network_cases import STEP_SIZE, network_of, read_batches, read_weights, taker
+from contestants.serve import Spec, Taker
 
 from sparkdl import Network
 from sparkdl.layers import Add, BatchNorm, Conv, Dense, DepthwiseConv, Dropout, GlobalAvgPool, Layer, Relu, Relu6
@@ -68,15 +68,7 @@ def step(spec: Spec) -> Taker:
     before = tf.nest.map_structure(lambda variable: variable.numpy(), weights)
     advance(*prepared[0])
     tf.nest.map_structure(lambda variable, value: variable.assign(value), weights, before)
-    compile_s = time.perf_counter() - started
-
-    def take(steps: int) -> Turn:
-        started = time.perf_counter()
-        losses = [float(advance(*next(batches))) for _ in range(steps)]
-        seconds = time.perf_counter() - started
-        return {"seconds": seconds, "steps": steps, "loss": losses[-1], "losses": losses, "compile": compile_s}
-
-    return take
+    return taker(advance, batches, time.perf_counter() - started)
 
 
 def _make_step(network: Network, weights: Variables) -> Any:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-import torch.distributed as dist
-from contestants.network_cases import STEP_SIZE, network_of, read_batches, read_weights
+from contestants.network_cases import STEP_SIZE, network_of, read_batches, read_weights, taker
 from contestants.resnet_torch import module
 from contestants.serve import Spec, Taker, Turn
-from contestants.torch_distributor import end_with_parent
-from pyspark.ml.torch.distributor import TorchDistributor
+from contestants.torch_workers import fits, joined, timed
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-
-from sparkdl.spark import local_session
-
-WARM_UP = 2  # steps before the clock starts
 
 Batches = list[tuple[Tensor, Tensor]]
 
@@ -40,50 +31,23 @@ def step(spec: Spec) -> Taker:
         advance(*next(batches))
         model.load_state_dict(state)
         batches = itertools.cycle(tensors(case, folder))
-    compile_s = time.perf_counter() - started
-
-    def take(steps: int) -> Turn:
-        started = time.perf_counter()
-        losses = [float(advance(*next(batches))) for _ in range(steps)]
-        seconds = time.perf_counter() - started
-        return {"seconds": seconds, "steps": steps, "loss": losses[-1], "losses": losses, "compile": compile_s}
-
-    return take
+    return taker(advance, batches, time.perf_counter() - started)
 
 
 def fit(spec: Spec) -> Taker:
-    """Each turn starts the processes anew, as TorchDistributor does; its seconds are those of the steps alone."""
-    workers = len(spec.cores)
-    local_session(f"local[{workers}]", "sparkdl-benchmark")
-    distributor = TorchDistributor(num_processes=workers, local_mode=True, use_gpu=False)
-
-    def take(steps: int) -> Turn:
-        started = time.perf_counter()
-        result: Any = distributor.run(train, spec.folder, spec.settings["case"], steps)
-        return result | {"wall": time.perf_counter() - started}
-
-    return take
+    """Fits of so many steps by TorchDistributor."""
+    return fits(spec, train, spec.settings["case"])
 
 
 def train(folder: str, case: str, steps: int) -> Turn:
     """What each process does: its part of every batch, with batch statistics of its own, as DDP has them."""
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    rank, world = dist.get_rank(), dist.get_world_size()
-    model = model_of(case, Path(folder))
-    advance = make_step(model, DistributedDataParallel(model, gradient_as_bucket_view=True))
-    own = [tuple(part[rank::world] for part in batch) for batch in tensors(case, Path(folder))]
-    batches = itertools.cycle(own)
-    for _ in range(WARM_UP):
-        advance(*next(batches))
-    dist.barrier()
-    started = time.perf_counter()
-    losses = [float(advance(*next(batches))) for _ in range(steps)]
-    dist.barrier()
-    seconds = time.perf_counter() - started
-    dist.destroy_process_group()
-    return {"seconds": seconds, "steps": steps, "loss": float(np.mean(losses))}
+    with joined() as (rank, world):
+        model = model_of(case, Path(folder))
+        advance = make_step(model, DistributedDataParallel(model, gradient_as_bucket_view=True))
+        own = [tuple(part[rank::world] for part in batch) for batch in tensors(case, Path(folder))]
+        batches = itertools.cycle(own)
+        seconds, mean = timed(lambda: advance(*next(batches)), steps, warm_up=2)
+    return {"seconds": seconds, "steps": steps, "loss": float(mean)}
 
 
 def model_of(case: str, folder: Path) -> torch.nn.Module:

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import cifar10
 from contestants import roster, turns, tutorial
 from contestants.ours import NETWORK, STEP_NETWORK
+from contestants.race import take_turns
 from contestants.serve import Spec
 from contestants.turns import Contestant, ContestantError, started
 
@@ -249,7 +250,8 @@ def is_running(pid: int) -> bool:
 
 def test_everybody_has_a_turn_in_every_round_in_a_process_of_its_own_that_is_gone_afterwards(folder: Path) -> None:
     contestants = [Contestant(name, "made:good") for name in ("a", "b", "c")]
-    taken = cifar10.race(contestants, folder, rounds=2, steps=3)
+    with started(contestants, folder, 3) as processes:
+        taken = take_turns(processes, rounds=2, steps=3)
     assert {name: [turn["steps"] for turn in own] for name, own in taken.items()} == dict.fromkeys("abc", [3, 3])
     pids = {turn["pid"] for own in taken.values() for turn in own}
     assert len(pids) == 3

@@ -18,11 +18,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import gpu
-from contestants.resnet import basic_block, bottleneck, resnet18, resnet50
 from contestants.resnet_plain import plain_forward, plain_step
 from contestants.resnet_rates import datasheet
 from contestants.resnet_steps import Case, Contestant, our_contestant, plain_contestant
 
+from sparkdl import models
 from sparkdl.layers import (
     BatchNorm,
     Context,
@@ -49,21 +49,19 @@ SMALL = Network(
     ],
     input_shape=(7, 7, 2),
 )
-DEEPER = Network(
+PLAIN = Network(
     [
         Conv(8, (5, 5), padding="same"),
         Relu(),
         MaxPool(3, 2, padding="same"),
         LocalResponseNorm(radius=2, alpha=0.1, beta=0.75),
-        Residual(basic_block(8, 1)[0]),
-        Relu(),
-        Residual(bottleneck(2, 2)[0], [Conv(8, (1, 1), 2, bias=False), BatchNorm()]),
         MaxPool(3, 2, padding=((1, 1), (1, 1))),
         Flatten(),
         Dense(3),
     ],
     input_shape=(24, 24, 3),
 )
+BOTTLENECKS = models.resnet((24, 24, 3), 3, (1, 2), filters=2, bottleneck=True, small=False)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -101,8 +99,8 @@ def images(network: Network, rows: int) -> tuple[np.ndarray, np.ndarray]:
     "build, weights, multiply_adds",
     [
         (gpu.cifar10, 1_068_298, 576 * 75 * 64 + 144 * 1600 * 64 + 2304 * 384 + 384 * 192 + 192 * 10),
-        (resnet18, 11_689_512, 1_814_073_344),
-        (resnet50, 25_557_032, 4_089_184_256),
+        (models.resnet18, 11_689_512, 1_814_073_344),
+        (models.resnet50, 25_557_032, 4_089_184_256),
     ],
 )
 def test_the_networks_are_of_the_published_size(build: Any, weights: int, multiply_adds: int) -> None:
@@ -151,7 +149,7 @@ def merged(weights: Any, part: Any) -> Any:
 # Contestants
 
 
-@pytest.mark.parametrize("network", [SMALL, DEEPER], ids=["small", "deeper"])
+@pytest.mark.parametrize("network", [SMALL, PLAIN, BOTTLENECKS], ids=["small", "plain", "bottlenecks"])
 def test_pytorch_takes_the_same_step(network: Network, float64: None) -> None:
     torch = pytest.importorskip("torch")
     from contestants.resnet_torch import module, torch_step
