@@ -24,6 +24,7 @@ from sparkdl.layers.base import KernelLayer as KernelLayer
 from sparkdl.layers.base import Layer as Layer
 from sparkdl.layers.base import jitted as jitted
 from sparkdl.layers.batch_norm import BatchNorm as BatchNorm
+from sparkdl.layers.bidirectional import Bidirectional as Bidirectional
 from sparkdl.layers.branches import Parallel as Parallel
 from sparkdl.layers.branches import Residual as Residual
 from sparkdl.layers.composite import Composite as Composite
@@ -48,12 +49,15 @@ from sparkdl.layers.embedding_bag import EmbeddingBag as EmbeddingBag
 from sparkdl.layers.embedding_bag import HashedEmbeddingBag as HashedEmbeddingBag
 from sparkdl.layers.gates import Highway as Highway
 from sparkdl.layers.gates import SqueezeExcite as SqueezeExcite
+from sparkdl.layers.gru import Gru as Gru
 from sparkdl.layers.image import Rescale as Rescale
 from sparkdl.layers.image import Resize as Resize
 from sparkdl.layers.image import Standardize as Standardize
 from sparkdl.layers.interaction import CrossLayer as CrossLayer
 from sparkdl.layers.interaction import DotInteractions as DotInteractions
 from sparkdl.layers.local import LocallyConnected as LocallyConnected
+from sparkdl.layers.lstm import GravesLstm as GravesLstm
+from sparkdl.layers.lstm import Lstm as Lstm
 from sparkdl.layers.merge import Add as Add
 from sparkdl.layers.merge import Average as Average
 from sparkdl.layers.merge import Concatenate as Concatenate
@@ -73,6 +77,7 @@ from sparkdl.layers.pooling import GlobalAvgPool as GlobalAvgPool
 from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
 from sparkdl.layers.ragged import Ragged as Ragged
+from sparkdl.layers.recurrent import SimpleRnn as SimpleRnn
 from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten
 from sparkdl.layers.shape import Permute as Permute

@@ -20,7 +20,7 @@ from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, map_shape
 from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
 from sparkdl.weights import named_arrays, nested_weights
 
-NAMES = ("layer_table", "layer_table_more", "layer_table_breadth", "layer_table_categories")
+NAMES = ("layer_table", "layer_table_more", "layer_table_breadth", "layer_table_categories", "layer_table_sequences")
 TABLES = [import_module(name) for name in NAMES if find_spec(name)]
 ROWS = [Row(*row) for table in TABLES for rows in vars(table).values() if isinstance(rows, list) for row in rows]
 
