@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.base import Array, Shape, Weights
-from sparkdl.layers.recurrent import Moment, Recurrent, State, check_flag, flat, gates_of, masked
+from sparkdl.layers.recurrent import Moment, Recurrent, State, check_flag, flat, gates_of, masked, sigmoid, slopes_of
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,18 @@ class Lstm(Recurrent):
         cell = f * c + i * g
         return (o * jnp.tanh(cell), cell), (gates, c)
 
-    def retreat(self, weights: Weights, dstate: State, at: Moment, mask: Array | None) -> tuple[State, Any]:
+    def retreat(
+        self, weights: Weights, back: Array, dstate: State, at: Moment, mask: Array | None
+    ) -> tuple[State, Any]:
         dh, dc = dstate
         gates, c = at.kept
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         seen = jnp.tanh(f * c + i * g)
         dc = dc + dh * o * (1 - seen * seen)
-        dz = jnp.concatenate(
-            [dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g * g), dh * seen * o * (1 - o)], axis=-1
-        )
-        return (masked(dz @ weights["recurrent"].T, mask), dc * f), (dz,)
+        # Put together before they are multiplied: block by block, XLA writes every factor out.
+        above, beside = jnp.concatenate([dc, dc, dc, dh], axis=-1), jnp.concatenate([g, c, i, seen], axis=-1)
+        dz = above * beside * slopes_of(gates, 2, 4)
+        return (masked(dz @ back, mask), dc * f), (dz,)
 
 
 @dataclass(frozen=True)
@@ -117,22 +119,24 @@ class GravesLstm(Lstm):
         h, c = state
         z_i, z_f, z_g, z_o = jnp.split(z + masked(h, mask) @ weights["recurrent"], 4, axis=-1)
         to_i, to_f, to_o = weights["peephole"][:, None]
-        i, f, g = jax.nn.sigmoid(z_i + to_i * c), jax.nn.sigmoid(z_f + to_f * c), jnp.tanh(z_g)
+        i, f, g = sigmoid(z_i + to_i * c), sigmoid(z_f + to_f * c), jnp.tanh(z_g)
         cell = f * c + i * g
-        o = jax.nn.sigmoid(z_o + to_o * cell)
+        o = sigmoid(z_o + to_o * cell)
         return (o * jnp.tanh(cell), cell), (jnp.concatenate([i, f, g, o], axis=-1), c)
 
-    def retreat(self, weights: Weights, dstate: State, at: Moment, mask: Array | None) -> tuple[State, Any]:
+    def retreat(
+        self, weights: Weights, back: Array, dstate: State, at: Moment, mask: Array | None
+    ) -> tuple[State, Any]:
         dh, dc = dstate
         gates, c = at.kept
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         to_i, to_f, to_o = weights["peephole"][:, None]
         seen = jnp.tanh(f * c + i * g)
-        dz_o = dh * seen * o * (1 - o)
-        dc = dc + dh * o * (1 - seen * seen) + dz_o * to_o
-        dz_i, dz_f = dc * g * i * (1 - i), dc * c * f * (1 - f)
-        dz = jnp.concatenate([dz_i, dz_f, dc * i * (1 - g * g), dz_o], axis=-1)
-        return (masked(dz @ weights["recurrent"].T, mask), dc * f + dz_i * to_i + dz_f * to_f), (dz,)
+        dc = dc + dh * o * (1 - seen * seen) + dh * seen * o * (1 - o) * to_o
+        above, beside = jnp.concatenate([dc, dc, dc, dh], axis=-1), jnp.concatenate([g, c, i, seen], axis=-1)
+        dz = above * beside * slopes_of(gates, 2, 4)
+        dz_i, dz_f = dz[:, : self.units], dz[:, self.units : 2 * self.units]
+        return (masked(dz @ back, mask), dc * f + dz_i * to_i + dz_f * to_f), (dz,)
 
     def recurrent_gradient(self, weights: Weights, before: Array, at: Moment, slopes: Any) -> Weights:
         gates, c = (flat(kept) for kept in at.kept)
