@@ -9,6 +9,7 @@ as many as leave what passes between scans and products in a CPU's cache, or all
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -216,7 +217,7 @@ class Recurrent(KernelLayer):
 
         steps, valid = _steps(x, masks.x)
         chunks, start = self._chunks(steps), self.initial_state(steps.shape[1], steps.dtype)
-        return _joined(lax.scan(chunk, start, _cut((steps, valid), chunks), reverse=self.backwards)[1])
+        return _over(chunk, start, (steps, valid), chunks, self.backwards)[1]
 
     def _back(
         self, weights: Weights, x: Any, dy: Array, ran: Any, wants_delta: bool, wants_gradient: bool
@@ -243,8 +244,8 @@ class Recurrent(KernelLayer):
         steps, valid = _steps(x, masks.x)
         start = self.initial_state(steps.shape[1], y.dtype)
         empty = jax.tree.map(jnp.zeros_like, weights) if wants_gradient else {}
-        parts = _cut((steps, _steps(dy)[0], Moment(y, self._before(y), kept), valid), self._chunks(steps))
-        (_, gradient), dx = lax.scan(chunk, (start, empty), parts, reverse=not self.backwards)
+        known = (steps, _steps(dy)[0], Moment(y, self._before(y), kept), valid)
+        (_, gradient), dx = _over(chunk, (start, empty), known, self._chunks(steps), not self.backwards)
         if not wants_delta:
             return None, gradient
         dx = dx.reshape(steps.shape)
@@ -373,14 +374,13 @@ def _steps(x: Any, mask: Array | None = None) -> tuple[Array, Array | None]:
     return steps if mask is None else steps * mask[None], valid
 
 
-def _cut(tree: Any, chunks: int) -> Any:
-    """Arrays (steps, ...) as (chunks, steps / chunks, ...)."""
-    return jax.tree.map(lambda array: array.reshape(chunks, len(array) // chunks, *array.shape[1:]), tree)
-
-
-def _joined(tree: Any) -> Any:
-    """What `_cut` cut, as it was."""
-    return jax.tree.map(lambda array: array.reshape(array.shape[0] * array.shape[1], *array.shape[2:]), tree)
+def _over(chunk: Callable[..., Any], start: Any, tree: Any, chunks: int, reverse: bool) -> tuple[Any, Any]:
+    """`lax.scan` of `chunk` over equal chunks of the arrays' steps, of which it is given many at once."""
+    if chunks == 1:
+        return chunk(start, tree)
+    cut = jax.tree.map(lambda array: array.reshape(chunks, len(array) // chunks, *array.shape[1:]), tree)
+    carried, made = lax.scan(chunk, start, cut, reverse=reverse)
+    return carried, jax.tree.map(lambda array: array.reshape(array.shape[0] * array.shape[1], *array.shape[2:]), made)
 
 
 def _where(valid: Array | None, state: State) -> State:

@@ -29,6 +29,7 @@ from sparkdl.layers import (
     Multiply,
     Ragged,
     SimpleRnn,
+    recurrent,
 )
 from sparkdl.layers.recurrent import Recurrent
 
@@ -53,7 +54,13 @@ MORE = [
 each_kind = pytest.mark.parametrize("layer", KINDS, ids=repr)
 each_way = pytest.mark.parametrize("layer", [*KINDS, *BACKWARDS, *MORE], ids=repr)
 each_layer = pytest.mark.parametrize(
-    "layer", [*KINDS, *BACKWARDS, Bidirectional(Gru(UNITS), Average()), *MORE], ids=repr
+    "layer",
+    [
+        *(KINDS[2], KINDS[3], KINDS[4], *BACKWARDS, Bidirectional(Gru(UNITS), Average())),
+        *(pytest.param(layer, marks=pytest.mark.slow) for layer in (KINDS[0], KINDS[1], KINDS[5])),
+        *MORE,
+    ],
+    ids=repr,
 )
 
 
@@ -88,9 +95,9 @@ def by_loop(layer: Recurrent, weights: Any, x: Any, dy: Any) -> tuple[Any, Any, 
 
 @partial(jax.jit, static_argnums=0)
 def by_row(layer: Layer, weights: Any, x: Ragged, dy: Any) -> tuple[Any, Any, dict[int, Any]]:
-    """What `kernels` and `trained` give, and `kernels` of every row that is not empty alone."""
+    """What `kernels` and `trained` give, and `trained` of every row that is not empty alone."""
     alone = {
-        row: kernels(layer, weights, x.values[row : row + 1, :length], dy[row : row + 1, :length])
+        row: trained(layer, weights, x.values[row : row + 1, :length], dy[row : row + 1, :length])
         for row, length in enumerate(LENGTHS)
         if length
     }
@@ -151,7 +158,7 @@ def test_it_is_what_a_plain_loop_gives_and_so_are_its_derivatives(layer: Recurre
 
 
 def test_a_layer_without_a_bias_is_one_with_a_bias_of_zeros(float64: None) -> None:
-    for layer in (KINDS[2], KINDS[4]):
+    for layer in (KINDS[4],):
         weights, dy = drawn(layer), slopes_of(layer)
         bare = {name: value for name, value in weights.items() if "bias" not in name}
         zeros = {name: np.zeros_like(value) for name, value in weights.items() if "bias" in name}
@@ -257,6 +264,23 @@ def test_rows_of_any_length_are_what_each_is_alone_whatever_the_padding(layer: L
     assert_close(dweights, total)
 
 
+@pytest.mark.parametrize(
+    "layer",
+    [Lstm(UNITS, dropout=0.3), pytest.param(Gru(UNITS, backwards=True), marks=pytest.mark.slow)],
+    ids=repr,
+)
+def test_steps_in_chunks_are_the_same_steps(layer: Recurrent, monkeypatch: Any, float64: None) -> None:
+    """Padded to six steps, in three chunks of two or all at once."""
+    weights, dy = drawn(layer), np.pad(slopes_of(layer), ((0, 0), (0, 1), (0, 0)))
+    for x in (np.pad(X, ((0, 0), (0, 1), (0, 0))), Ragged(jnp.pad(X, ((0, 0), (0, 1), (0, 0))), jnp.array(LENGTHS))):
+        expected = jax.jit(partial(trained, layer))(weights, x, dy)
+        with monkeypatch.context() as patch:
+            patch.setattr(recurrent, "CHUNK", 2 * BATCH * layer.blocks * UNITS)
+            assert layer._chunks(jnp.zeros((6, BATCH, 1))) == 3
+            assert_close(jax.jit(partial(trained, layer))(weights, x, dy), expected)
+    assert layer._chunks(jnp.zeros((7, BATCH, 1))) == 1
+
+
 def test_both_ways_are_the_layer_and_the_layer_backwards(float64: None) -> None:
     for merge, numpys in [
         (Concatenate(), lambda a, b: np.concatenate([a, b], axis=-1)),
@@ -289,7 +313,7 @@ def test_steps_one_by_one_give_what_all_at_once_do(layer: Recurrent, float64: No
 # Training
 
 
-@pytest.mark.parametrize("layer", [GravesLstm(UNITS), Gru(UNITS), Gru(UNITS, reset_after=False)], ids=repr)
+@pytest.mark.parametrize("layer", [GravesLstm(UNITS), Gru(UNITS)], ids=repr)
 def test_what_is_dropped_is_the_same_at_every_step_of_a_row(layer: Recurrent, float64: None) -> None:
     """Dropped of x is what is set to 0; of the state, a row of `recurrent`. Every row of the batch has its own."""
     weights = drawn(layer)
