@@ -77,7 +77,6 @@ from sparkdl.layers.pooling import GlobalAvgPool as GlobalAvgPool
 from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
 from sparkdl.layers.ragged import Ragged as Ragged
-from sparkdl.layers.recurrent import SimpleRnn as SimpleRnn
 from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten
 from sparkdl.layers.shape import Permute as Permute
@@ -85,6 +84,7 @@ from sparkdl.layers.shape import RepeatVector as RepeatVector
 from sparkdl.layers.shape import Reshape as Reshape
 from sparkdl.layers.shape import Subset as Subset
 from sparkdl.layers.shape import Unstack as Unstack
+from sparkdl.layers.simple_rnn import SimpleRnn as SimpleRnn
 from sparkdl.layers.spatial import Crop as Crop
 from sparkdl.layers.spatial import DepthToSpace as DepthToSpace
 from sparkdl.layers.spatial import SpaceToDepth as SpaceToDepth

@@ -8,7 +8,7 @@ from sparkdl.layers.bidirectional import Bidirectional
 from sparkdl.layers.gru import Gru
 from sparkdl.layers.lstm import GravesLstm, Lstm
 from sparkdl.layers.merge import Add, Multiply
-from sparkdl.layers.recurrent import SimpleRnn
+from sparkdl.layers.simple_rnn import SimpleRnn
 
 RECURRENT = [
     Row(SimpleRnn(3), (4, 2), refused=(4,)),
