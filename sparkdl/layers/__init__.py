@@ -24,6 +24,7 @@ from sparkdl.layers.base import KernelLayer as KernelLayer
 from sparkdl.layers.base import Layer as Layer
 from sparkdl.layers.base import jitted as jitted
 from sparkdl.layers.batch_norm import BatchNorm as BatchNorm
+from sparkdl.layers.bidirectional import Bidirectional as Bidirectional
 from sparkdl.layers.branches import Parallel as Parallel
 from sparkdl.layers.branches import Residual as Residual
 from sparkdl.layers.composite import Composite as Composite
@@ -49,12 +50,15 @@ from sparkdl.layers.embedding_bag import EmbeddingBag as EmbeddingBag
 from sparkdl.layers.embedding_bag import HashedEmbeddingBag as HashedEmbeddingBag
 from sparkdl.layers.gates import Highway as Highway
 from sparkdl.layers.gates import SqueezeExcite as SqueezeExcite
+from sparkdl.layers.gru import Gru as Gru
 from sparkdl.layers.image import Rescale as Rescale
 from sparkdl.layers.image import Resize as Resize
 from sparkdl.layers.image import Standardize as Standardize
 from sparkdl.layers.interaction import CrossLayer as CrossLayer
 from sparkdl.layers.interaction import DotInteractions as DotInteractions
 from sparkdl.layers.local import LocallyConnected as LocallyConnected
+from sparkdl.layers.lstm import GravesLstm as GravesLstm
+from sparkdl.layers.lstm import Lstm as Lstm
 from sparkdl.layers.merge import Add as Add
 from sparkdl.layers.merge import Average as Average
 from sparkdl.layers.merge import Concatenate as Concatenate
@@ -81,6 +85,7 @@ from sparkdl.layers.shape import RepeatVector as RepeatVector
 from sparkdl.layers.shape import Reshape as Reshape
 from sparkdl.layers.shape import Subset as Subset
 from sparkdl.layers.shape import Unstack as Unstack
+from sparkdl.layers.simple_rnn import SimpleRnn as SimpleRnn
 from sparkdl.layers.spatial import Crop as Crop
 from sparkdl.layers.spatial import DepthToSpace as DepthToSpace
 from sparkdl.layers.spatial import SpaceToDepth as SpaceToDepth

@@ -1,0 +1,350 @@
+"""What recurrent layers share: one pass over the steps each way, with every product that need not wait outside of it.
+
+A scan over the steps holds only what depends on the step before: one product of the state a step. The product of the
+inputs is made for many steps before it. The way back scans the slopes of the gates alone; the gradients and dx are
+products over rows x steps after it (derived by `jax.vjp`, the gradient would be added to at every step). Many steps are
+as many as leave what passes between scans and products in a CPU's cache, or all. Within, time comes first.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from sparkdl.constraints import Constraint
+from sparkdl.initializers import GlorotUniform, Initializer, Orthogonal
+from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.ragged import Ragged
+from sparkdl.specs import check_range
+
+CHUNK = (
+    1 << 20
+)  # numbers of z that pass from a product to a scan; of an LSTM (64, 128, 256) to 256 a step, one core, takes
+# 281 ms with 2^19 to 2^20, 287 with 2^21, 293 all at once
+State = tuple[Array, ...]  # of all rows, (batch, units) each; the first is what the layer puts out
+
+
+class Moment(NamedTuple):
+    """What the way back knows of a step; of all steps, with another axis before these.
+
+    Attributes
+    ----------
+    y : Array, shape (batch, units)
+        What the step put out.
+    before : Array, shape (batch, units)
+        What the step before it put out, zeros at the first.
+    kept : Any
+        What `Recurrent.advance` kept.
+    """
+
+    y: Array
+    before: Array
+    kept: Any
+
+
+class Masks(NamedTuple):
+    """By what training multiplies, of every row at all steps: (batch, inputs) and (batch, units), or None."""
+
+    x: Array | None = None
+    state: Array | None = None
+
+
+@dataclass(frozen=True)
+class Recurrent(KernelLayer):
+    """Base of the layers that go from step to step of a row and hand a state on.
+
+    x        Ragged (batch, steps, inputs), or such an array     dx  array (batch, steps, inputs)   dL/dx
+    y        Ragged (batch, steps, units), or such an array      dy  array (batch, steps, units)    dL/dy
+    weights  kernel (inputs, blocks * units), recurrent (units, blocks * units), bias (blocks * units,)
+
+    y is 0 beyond the end of a row, whose padding nothing looks at.
+
+    Parameters
+    ----------
+    units : int
+        Numbers that it puts out at every step.
+    bias : bool, default True
+        Whether to add a learned bias.
+    kernel_initializer, recurrent_initializer, bias_initializer : Initializer or str
+        An initializer or its name; of `recurrent` by default orthogonal (Saxe et al. 2014).
+    l1, l2 : float, default 0
+        The objective gains l1 * sum|w| + l2 / 2 * sum(w * w) of kernel and recurrent.
+    constraint : Constraint or str, optional
+        What every update leaves of kernel and recurrent, such as `MaxNorm(3)`.
+    backwards : bool, default False
+        Whether to go from the last step of every row to the first; y has the order of x all the same.
+    dropout, recurrent_dropout : float, default 0
+        Probability of DROPPING, in training, a number of x, and of the state where `recurrent` reads it: the same ones
+        at all steps of a row (Gal and Ghahramani 2016). What stays is divided by 1 - rate.
+    """
+
+    blocks: ClassVar[int] = 1  # of `units` columns each in the kernels
+    states: ClassVar[int] = 1  # arrays that the state consists of
+
+    units: int
+    kernel_initializer: Initializer | str = field(default=GlorotUniform(), kw_only=True)
+    recurrent_initializer: Initializer | str = field(default=Orthogonal(), kw_only=True)
+    backwards: bool = field(default=False, kw_only=True)
+    dropout: float = field(default=0.0, kw_only=True)
+    recurrent_dropout: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        kind = type(self).__name__
+        object.__setattr__(self, "recurrent_initializer", Initializer.of(self.recurrent_initializer))
+        if not isinstance(self.units, int) or isinstance(self.units, bool) or self.units < 1:
+            raise ValueError(f"units of {kind} must be a positive integer, received {self.units!r}.")
+        check_flag(self, "backwards")
+        check_range(self, "[0, 1)", "dropout", "recurrent_dropout")
+
+    @property
+    def takes_ragged(self) -> bool:
+        return True
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        if len(input_shape) != 2:
+            raise ValueError(
+                f"{type(self).__name__} expects rows of steps, of shape (steps, inputs) or (None, inputs), received "
+                f"{input_shape}; put a layer before it that gives every step a vector, such as Embedding."
+            )
+        return (input_shape[0], self.units)
+
+    def multiply_adds(self, input_shape: Shape) -> int:
+        steps, inputs = input_shape
+        return (steps or 1) * (inputs + self.units) * self.blocks * self.units
+
+    def penalties(self) -> dict[str, tuple[float, float]]:
+        return dict.fromkeys(("kernel", "recurrent"), (self.l1, self.l2)) if self.l1 or self.l2 else {}
+
+    def constrained(self, weights: Weights) -> Weights:
+        if self.constraint is None or not self.trainable:
+            return weights
+        project = Constraint.of(self.constraint).project
+        return weights | {name: project(weights[name], (0,)) for name in ("kernel", "recurrent")}
+
+    def init(self, key: Array, input_shape: Shape) -> Weights:
+        kernel_key, recurrent_key = jax.random.split(key)
+        columns = self.blocks * self.units
+        recurrent = Initializer.of(self.recurrent_initializer).sample(recurrent_key, (self.units, columns))
+        return self.init_kernel(kernel_key, (input_shape[-1], columns)) | {"recurrent": recurrent}
+
+    # One step
+
+    def initial_state(self, batch: int, dtype: Any = float) -> State:
+        """The state before the first step, of so many rows: zeros (batch, units)."""
+        return (jnp.zeros((batch, self.units), dtype),) * self.states
+
+    @jitted
+    def step(self, weights: Weights, state: State, x: Array) -> tuple[State, Array]:
+        """(state, y) after one more step of every row.
+
+        Parameters
+        ----------
+        weights : dict of arrays
+        state : tuple of arrays (batch, units)
+            After the step before, or `initial_state`.
+        x : Array, shape (batch, inputs)
+        """
+        state, _ = self._advanced(weights, state, x @ weights["kernel"], None)
+        return state, state[0]
+
+    @abstractmethod
+    def advance(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
+        """(the next state, what the way back needs), from z = x @ kernel + bias of the step."""
+
+    @abstractmethod
+    def retreat(
+        self, weights: Weights, back: Array, dstate: State, at: Moment, mask: Array | None
+    ) -> tuple[State, Any]:
+        """(dL/dstate before the step, slopes) from that after it, the first of the slopes being dL/dz.
+
+        `back` is `recurrent` transposed, once for all steps: a product of 64 rows takes 1.1 of the time otherwise.
+        """
+
+    def recurrent_gradient(self, weights: Weights, before: Array, at: Moment, slopes: Any) -> Weights:
+        """Of all weights but kernel and bias, from all steps, times `before`, which is dropped from."""
+        return {"recurrent": flat(before).T @ flat(slopes[0])}
+
+    # All steps
+
+    @jitted
+    def forward(self, weights: Weights, x: Any) -> Any:
+        return self._rows(self._run(weights, x, Masks(), keep=False)[0], x)
+
+    @jitted
+    def delta(self, weights: Weights, x: Any, y: Any, dy: Array) -> Array:
+        return self._back(weights, x, dy, (*self._run(weights, x, Masks(), keep=True), Masks()), True, False)[0]
+
+    @jitted
+    def gradient(self, weights: Weights, x: Any, y: Any, dy: Array) -> Weights:
+        return self._back(weights, x, dy, (*self._run(weights, x, Masks(), keep=True), Masks()), False, True)[1]
+
+    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Any]:
+        masks = self._masks(x, context)
+        y, kept = self._run(weights, x, masks, keep=True)
+        return self._rows(y, x), (y, kept, masks)
+
+    def train_delta(self, weights: Weights, x: Any, y: Any, dy: Array, kept: Any, context: Context) -> Array:
+        return self._back(weights, x, dy, kept, True, False)[0]
+
+    def train_gradient(self, weights: Weights, x: Any, y: Any, dy: Array, kept: Any, context: Context) -> Weights:
+        return self._back(weights, x, dy, kept, False, True)[1]
+
+    def train_backward(
+        self, weights: Weights, x: Any, y: Any, dy: Array, kept: Any, context: Context, wants_delta: bool
+    ) -> tuple[Array | None, Weights]:
+        return self._back(weights, x, dy, kept, wants_delta, self.trainable)
+
+    def _run(self, weights: Weights, x: Any, masks: Masks, keep: bool) -> tuple[Array, Any]:
+        """(y, what `advance` kept) of all steps, (steps, batch, ...)."""
+
+        def advance(state: State, step: tuple[Array, Array | None]) -> tuple[State, Any]:
+            z, valid = step
+            state, kept = self._advanced(weights, state, z, masks.state)
+            state = _where(valid, state)
+            return state, (state[0], kept if keep else None)
+
+        def chunk(state: State, part: tuple[Array, Array | None]) -> tuple[State, Any]:
+            x, valid = part
+            z = (flat(x) @ weights["kernel"]).reshape(*x.shape[:2], -1)
+            return lax.scan(advance, state, (z, valid), reverse=self.backwards)
+
+        steps, valid = _steps(x, masks.x)
+        chunks, start = self._chunks(steps), self.initial_state(steps.shape[1], steps.dtype)
+        return _over(chunk, start, (steps, valid), chunks, self.backwards)[1]
+
+    def _back(
+        self, weights: Weights, x: Any, dy: Array, ran: Any, wants_delta: bool, wants_gradient: bool
+    ) -> tuple[Any, Weights]:
+        """(dx or None, dweights or {}) from what `_run` gave, and the masks that it was given."""
+        if not wants_delta and not wants_gradient:
+            return None, {}
+        y, kept, masks = ran
+        back = weights["recurrent"].T
+
+        def retreat(dstate: State, step: tuple[Array, Moment, Array | None]) -> tuple[State, Any]:
+            dy, at, valid = step
+            dstate = _where(valid, (dstate[0] + dy, *dstate[1:]))
+            return self.retreat(weights, back, dstate, at, masks.state)
+
+        def chunk(carried: tuple[State, Weights], part: Any) -> tuple[tuple[State, Weights], Any]:
+            dstate, total = carried
+            x, *steps = part
+            dstate, slopes = lax.scan(retreat, dstate, tuple(steps), reverse=not self.backwards)
+            if wants_gradient:
+                total = jax.tree.map(jnp.add, total, self._gradient(weights, x, steps[1], slopes, masks))
+            return (dstate, total), flat(slopes[0]) @ weights["kernel"].T if wants_delta else None
+
+        steps, valid = _steps(x, masks.x)
+        start = self.initial_state(steps.shape[1], y.dtype)
+        empty = jax.tree.map(jnp.zeros_like, weights) if wants_gradient else {}
+        known = (steps, _steps(dy)[0], Moment(y, self._before(y), kept), valid)
+        (_, gradient), dx = _over(chunk, (start, empty), known, self._chunks(steps), not self.backwards)
+        if not wants_delta:
+            return None, gradient
+        dx = dx.reshape(steps.shape)
+        return (dx if masks.x is None else dx * masks.x[None]).swapaxes(0, 1), gradient
+
+    def _advanced(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
+        """`advance` of z without the bias, which costs nothing in the step and a pass over all z before it."""
+        return self.advance(weights, state, z + weights["bias"][None] if self.bias else z, mask)
+
+    def _gradient(self, weights: Weights, x: Array, at: Moment, slopes: Any, masks: Masks) -> Weights:
+        """dweights of some steps."""
+        dz = flat(slopes[0])
+        before = at.before if masks.state is None else at.before * masks.state[None]
+        gradient = {"kernel": flat(x).T @ dz} | self.recurrent_gradient(weights, before, at, slopes)
+        return gradient | ({"bias": dz.sum(axis=0)} if self.bias else {})
+
+    def _chunks(self, steps: Array) -> int:
+        """Into how many equal chunks to cut the steps: as few as are small enough, if there are such, else one."""
+        count, numbers = len(steps), steps.shape[1] * self.blocks * self.units
+        fewest = max(1, -(-count * numbers // CHUNK))
+        return next((chunks for chunks in range(fewest, 2 * fewest) if count % chunks == 0), 1)
+
+    def _before(self, y: Array) -> Array:
+        """What the step before each put out."""
+        empty = jnp.zeros_like(y[:1])
+        return jnp.concatenate([y[1:], empty] if self.backwards else [empty, y[:-1]])
+
+    def _rows(self, y: Array, x: Any) -> Any:
+        """y as x is."""
+        rows = y.swapaxes(0, 1)
+        return Ragged(rows, x.lengths) if isinstance(x, Ragged) else rows
+
+    def _masks(self, x: Any, context: Context) -> Masks:
+        values = x.values if isinstance(x, Ragged) else x
+        keys, batch = jax.random.split(context.key), len(values)
+
+        def drawn(key: Array, rate: float, size: int) -> Array | None:
+            if not rate:
+                return None
+            return jax.random.bernoulli(key, 1 - rate, (batch, size)).astype(values.dtype) / (1 - rate)
+
+        return Masks(drawn(keys[0], self.dropout, values.shape[2]), drawn(keys[1], self.recurrent_dropout, self.units))
+
+
+def check_flag(layer: Recurrent, name: str) -> None:
+    """ValueError if a field is neither True nor False."""
+    if not isinstance(value := getattr(layer, name), bool):
+        raise ValueError(f"{name} of {type(layer).__name__} must be True or False, received {value!r}.")
+
+
+def flat(steps: Array) -> Array:
+    """(steps, batch, n) as (steps * batch, n)."""
+    return steps.reshape(-1, steps.shape[-1])
+
+
+def masked(state: Array, mask: Array | None) -> Array:
+    """The state as `recurrent` reads it: times what dropout left, if there is any."""
+    return state if mask is None else state * mask
+
+
+def sigmoid(z: Array) -> Array:
+    """1 / (1 + exp(-z)) as a tanh, which XLA vectorizes and does not compute anew for every reader."""
+    return jnp.tanh(z * 0.5) * 0.5 + 0.5
+
+
+def gates_of(z: Array, candidate: int, blocks: int) -> Array:
+    """tanh of one block of the columns of z, sigmoid of the others: as tanh of all, which XLA vectorizes at once."""
+    half = jnp.where(_is_block(z, candidate, blocks), 1, 0.5).astype(z.dtype)
+    return jnp.tanh(z * half) * half + (1 - half)
+
+
+def slopes_of(gates: Array, candidate: int, blocks: int) -> Array:
+    """The derivative of `gates_of` by z."""
+    return jnp.where(_is_block(gates, candidate, blocks), 1 - gates * gates, gates * (1 - gates))
+
+
+def _is_block(z: Array, number: int, blocks: int) -> Array:
+    """Whether columns are of that block, (1, columns)."""
+    return (jnp.arange(z.shape[-1]) // (z.shape[-1] // blocks) == number)[None]
+
+
+def _steps(x: Any, mask: Array | None = None) -> tuple[Array, Array | None]:
+    """(steps, batch, n) with zeros for padding; and (steps, batch, 1) of bool, what is none, if there may be some."""
+    if isinstance(x, Ragged):
+        valid = x.valid.T[..., None]
+        steps = jnp.where(valid, x.values.swapaxes(0, 1), 0)
+    else:
+        valid, steps = None, x.swapaxes(0, 1)
+    return steps if mask is None else steps * mask[None], valid
+
+
+def _over(chunk: Callable[..., Any], start: Any, tree: Any, chunks: int, reverse: bool) -> tuple[Any, Any]:
+    """`lax.scan` of `chunk` over equal chunks of the arrays' steps, of which it is given many at once."""
+    if chunks == 1:
+        return chunk(start, tree)
+    cut = jax.tree.map(lambda array: array.reshape(chunks, len(array) // chunks, *array.shape[1:]), tree)
+    carried, made = lax.scan(chunk, start, cut, reverse=reverse)
+    return carried, jax.tree.map(lambda array: array.reshape(array.shape[0] * array.shape[1], *array.shape[2:]), made)
+
+
+def _where(valid: Array | None, state: State) -> State:
+    return state if valid is None else tuple(jnp.where(valid, part, 0) for part in state)

@@ -1,0 +1,59 @@
+"""Layers of sequences that test_layers.py proves, of rows of any length and of rows that all have as many steps."""
+
+from __future__ import annotations
+
+from layer_table import Row
+
+from sparkdl.layers import (
+    Add,
+    BatchNorm,
+    Bidirectional,
+    Conv,
+    Dense,
+    EachStep,
+    Flatten,
+    GravesLstm,
+    Gru,
+    LastStep,
+    Lstm,
+    Multiply,
+    SimpleRnn,
+    TimeMax,
+    TimeMean,
+)
+
+RECURRENT = [
+    Row(SimpleRnn(3), (4, 2), refused=(4,)),
+    Row(SimpleRnn(2), (None, 2)),
+    Row(SimpleRnn(2, activation="relu", backwards=True, bias=False), (3, 2), refused=()),
+    Row(Lstm(3), (4, 2), refused=(2, 4, 2)),
+    Row(Lstm(2), (None, 3)),
+    Row(Lstm(2, backwards=True, bias=False, dropout=0.4, recurrent_dropout=0.3), (3, 3), refused=(3,)),
+    Row(GravesLstm(3, l2=0.1), (4, 2), refused=(4,)),
+    Row(GravesLstm(2, backwards=True, recurrent_dropout=0.4), (3, 2), refused=(4,)),
+    Row(Gru(3), (4, 2), refused=(4,)),
+    Row(Gru(2, backwards=True), (None, 3)),
+    Row(Gru(2, reset_after=False, recurrent_dropout=0.4), (3, 2), refused=(2, 3, 2)),
+    Row(Gru(3, backwards=True, bias=False, dropout=0.3, recurrent_dropout=0.4, constraint="unit_norm"), (2, 3)),
+]
+
+BOTH_WAYS = [
+    Row(Bidirectional(Lstm(2)), (3, 2)),
+    Row(Bidirectional(Gru(2, dropout=0.3), Add()), (3, 2)),
+    Row(Bidirectional(SimpleRnn(2), merge=Multiply()), (2, 3)),
+    Row(Bidirectional(Lstm(2)), (None, 2)),
+]
+
+OVER_TIME = [
+    Row(LastStep(), (None, 3), refused=(4,)),
+    Row(LastStep(), (4, 2, 3)),
+    Row(TimeMean(), (None, 3), refused=(None,)),
+    Row(TimeMean(), (4, 3)),
+    Row(TimeMax(), (None, 3), refused=()),
+    Row(TimeMax(), (4, 2)),
+]
+
+BY_STEP = [
+    Row(EachStep([Conv(2, (2, 2)), Flatten(), Dense(3)]), (2, 3, 3, 1), refused=()),
+    Row(EachStep(BatchNorm()), (4, 3)),
+]
