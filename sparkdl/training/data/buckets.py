@@ -124,6 +124,6 @@ def _ends(greatest: list[int], most: int) -> list[int]:
 
 
 def _rounded(length: int) -> int:
-    """The length, or one of sixteen numbers in a doubling above it, so that like data have equal programs."""
-    unit = max(1, 1 << max(0, (length - 1).bit_length() - 4))
+    """The length, or one of 32 numbers in a doubling above it, so that like data have equal programs."""
+    unit = max(1, 1 << max(0, (length - 1).bit_length() - 5))
     return max(1, -(-length // unit)) * unit
