@@ -268,9 +268,8 @@ def test_weights_are_checked_only_when_they_are_averaged() -> None:
 def test_large_sums_that_travel_by_themselves_come_to_one_machines_update(shares: Shares) -> None:
     features, labels = RANDOM.normal(size=(400, 300)), RANDOM.integers(0, 500, 400).astype("int32")
     rows = rows_of(features, labels, RANDOM.uniform(0.5, 2, 400))
-    network = Network(
-        [Dense(500, name="only")], input_shape=(300,)
-    )  # 1.2 MB of gradients, fewer than its rows' factors
+    # 1.2 MB of gradients, which are fewer numbers than the factors that 400 rows leave.
+    network = Network([Dense(500, name="only")], input_shape=(300,))
     training = replace(plan(AllReduce(), batch_size=400), network=network)
     alone, together = (trained(training, each, rows) for each in ((400,), shares))
     np.testing.assert_allclose(kernel(together), kernel(alone), rtol=0, atol=1e-12)
