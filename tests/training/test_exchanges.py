@@ -262,15 +262,3 @@ def test_weights_are_checked_only_when_they_are_averaged() -> None:
     with pytest.raises(ValueError, match="checks when workers hold different weights .*; choose a multiple"):
         plan(ParameterAveraging(3), early_stopping=EarlyStopping("loss", every=4, unit="step"))
     plan(ParameterAveraging(3), early_stopping=EarlyStopping("loss", every=6, unit="step"))
-
-
-@pytest.mark.parametrize("shares", [(200, 200), (250, 0, 150)], ids=str)
-def test_large_sums_that_travel_by_themselves_come_to_one_machines_update(shares: Shares) -> None:
-    features, labels = RANDOM.normal(size=(400, 300)), RANDOM.integers(0, 500, 400).astype("int32")
-    rows = rows_of(features, labels, RANDOM.uniform(0.5, 2, 400))
-    # 1.2 MB of gradients, which are fewer numbers than the factors that 400 rows leave.
-    network = Network([Dense(500, name="only")], input_shape=(300,))
-    training = replace(plan(AllReduce(), batch_size=400), network=network)
-    alone, together = (trained(training, each, rows) for each in ((400,), shares))
-    np.testing.assert_allclose(kernel(together), kernel(alone), rtol=0, atol=1e-12)
-    assert together.history[0].bytes == pytest.approx(2 * (len(shares) - 1) * 8 * (300 * 500 + 500 + 3), rel=1e-6)
