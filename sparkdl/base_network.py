@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
@@ -15,6 +15,7 @@ from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.drawing import boxes, figure, mermaid
 from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.composite import Composite, Leaf, own_shape
+from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
 from sparkdl.specs import FORMAT
 from sparkdl.transfer import started_from
 from sparkdl.weights import count_weights, named_arrays
@@ -80,6 +81,22 @@ class BaseNetwork(Composite):
         """Names of the inputs for which hashes of strings will do."""
         named = zip(self.input_shapes, self.readers, strict=True)
         return frozenset(name for name, layers in named if layers and all(layer.takes_hashes for layer in layers))
+
+    @property
+    def step_outputs(self) -> dict[str, str]:
+        """By output that has a prediction for each step of rows of any length, the input whose rows are as long."""
+        shapes, lengths_of = self.shapes_and_lengths(self.row_shape())
+        inputs, named = list(self.input_shapes), zip(self.output_names, self.exits, strict=True)
+        return {name: inputs[lengths_of[at]] for name, at in named if is_ragged(shapes[at])}
+
+    def step_paths(self, paths: Collection[str]) -> frozenset[str]:
+        """Those of the layers of these `paths` that put out something for each step of rows of any length."""
+        shapes = tuple(self.input_shapes.values())
+        integers = self.integer_entries
+        rows = [abstract_rows(1, shape, INTEGERS if at in integers else "float32") for at, shape in enumerate(shapes)]
+        x = rows[0] if len(rows) == 1 else tuple(rows)
+        _, found = jax.eval_shape(lambda weights, x: self.activations(weights, x, paths), self.abstract_weights(), x)
+        return frozenset(path for path, y in found.items() if isinstance(y, Ragged))
 
     def read(self, features: Parts, dtype: Any) -> Any:
         """x from the named parts of rows: integers as int32, all else in the dtype of computation."""

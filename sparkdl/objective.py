@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,15 @@ import numpy as np
 from jax import Array, lax
 
 from sparkdl.arrays import Parts
-from sparkdl.layers.ragged import is_ragged
+from sparkdl.decoding.labels import LabelPart
+from sparkdl.decoding.ragged_rows import RaggedRows
+from sparkdl.layers.ragged import Ragged, is_ragged, step_shape, values_of
+from sparkdl.layers.steps import cut, rejoined, step_weights, steps_of
 from sparkdl.losses import Loss
 from sparkdl.specs import Named
+
+if TYPE_CHECKING:
+    from sparkdl.base_network import BaseNetwork
 
 NO_CLASS = -1  # in place of a class where a row has no label; elsewhere that is NaN
 SENT, PENALTY, FIRST = 3, 4, 5  # places in totals: bytes sent; of several outputs the penalty, then three of each
@@ -55,7 +61,8 @@ class Objective:
     """The sum over outputs of weight times mean loss; hashes and compares by value.
 
     A row without an output's label is as if it were not there for that output. Of one output, every row has a label,
-    and the mean is over all of them.
+    and the mean is over all of them. Of an output that has a prediction for each step of rows of any length, a step
+    that has a label counts as a row: the mean is over those of all rows of all workers.
 
     Attributes
     ----------
@@ -134,8 +141,8 @@ class Objective:
 
         Parameters
         ----------
-        labels : dict of arrays (n,) or (n, outputs)
-            By output; of several outputs NaN where a row has no label.
+        labels : dict of arrays (n,) or (n, outputs), or of RaggedRows of such
+            By output; of several outputs NaN where a row has no label, and of any where a step has none.
         shapes : dict of tuple of int
             Of a row of every output.
 
@@ -144,31 +151,43 @@ class Objective:
         ValueError
             As `Loss.encode`; the message names the output where there are several.
         """
-        if not self.several:
-            return {name: loss.encode(labels[name], shapes[name]) for name, loss in self.losses.items()}
-        encoded = {}
+        encoded: Parts = {}
         for name, loss in self.losses.items():
-            values = np.asarray(labels[name])
-            known = ~np.isnan(values.astype(np.float64)).any(axis=tuple(range(1, values.ndim)))
+            own, shape = labels[name], shapes[name]
             try:
-                found = loss.encode(values[known], shapes[name])
+                if is_ragged(shape):
+                    encoded[name] = RaggedRows(_encoded(loss, own.values, shape[1:]), own.lengths, own.steps)
+                elif self.several:
+                    encoded[name] = _encoded(loss, np.asarray(own), shape)
+                else:
+                    encoded[name] = loss.encode(own, shape)
             except ValueError as error:
-                raise ValueError(f"Output {name!r}: {error}") from None
-            missing = NO_CLASS if found.dtype.kind == "i" else np.nan
-            encoded[name] = np.full((len(values), *found.shape[1:]), missing, found.dtype)
-            encoded[name][known] = found
+                raise ValueError(f"Output {name!r}: {error}" if self.several else str(error)) from None
         return encoded
+
+    def label_parts(self, columns: Mapping[str, str], network: BaseNetwork) -> dict[str, LabelPart]:
+        """How to read the labels of columns whose names are given by output."""
+        shapes, follows = network.output_shapes, network.step_outputs
+        return {
+            name: LabelPart(
+                column,
+                self.losses[name].labels_a_row(step_shape(shapes[name])),
+                optional=self.several,
+                follows=follows.get(name, ""),
+            )
+            for name, column in columns.items()
+        }
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """ValueError when outputs of these shapes of rows cannot be trained; see `Loss.check`."""
         for name, loss in self.losses.items():
             try:
-                if is_ragged(shapes[name]):
+                if is_ragged(shapes[name]) and loss.whole_batch:
                     raise ValueError(
-                        f"the network gives {shapes[name]}, a prediction for every step, which no loss takes yet; end "
-                        "it in one vector of a row, by LastStep, TimeMean or TimeMax."
+                        f"{type(loss).__name__} compares the rows of a batch, but the network gives {shapes[name]}, a "
+                        "prediction for every step; end it in one vector of a row, by LastStep, TimeMean or TimeMax."
                     )
-                loss.check(shapes[name])
+                loss.check(step_shape(shapes[name]))
             except ValueError as error:
                 raise ValueError(f"Output {name!r}: {error}" if self.several else str(error)) from None
 
@@ -195,19 +214,33 @@ class Objective:
         return cls(Named(losses), Named({name: plain["weights"][name] for name in losses}))
 
     def losses_of_rows(self, y: Parts, labels: Parts) -> Parts:
-        """The loss of every row by output, NaN where it lacks that label; of several their weighted sum, too, by ""."""
-        found = {}
+        """The loss of every row by output, NaN where it lacks that label; of several their weighted sum, too, by "".
+
+        Of an output with a label for each step those of the steps, Ragged; in the sum their mean over a row counts.
+        """
+        found: Parts = {}
+        means, known = {}, {}
         for name, loss in self.losses.items():
-            found[name] = loss.losses(y[name], loss.targets(y[name], labels[name]))
+            own = _as_long(labels[name], y[name])
+            outputs, targets = _by_row(y[name], own)
+            losses = loss.losses(outputs, loss.targets(outputs, targets))
+            have = self._weights(own, jnp.ones(len(values_of(y[name])), losses.dtype)) > 0
+            if isinstance(y[name], Ragged):
+                losses = jnp.where(have, losses, jnp.nan)
+                found[name], each = rejoined(losses, y[name]), cut(have, y[name])
+                sums = jnp.where(each, cut(losses, y[name]), 0).sum(axis=1)
+                have, losses = each.any(axis=1), sums / jnp.maximum(each.sum(axis=1), 1).astype(sums.dtype)
+            else:
+                found[name] = jnp.where(have, losses, jnp.nan) if self.several else losses
+            means[name], known[name] = losses, have
         if not self.several:
             return found
-        known = {name: self._weights(labels[name], jnp.ones_like(own)) > 0 for name, own in found.items()}
-        total = sum(weight * jnp.where(known[name], found[name], 0) for name, weight in self.weights.items())
-        return {name: jnp.where(known[name], own, jnp.nan) for name, own in found.items()} | {"": total}
+        total = sum(weight * jnp.where(known[name], means[name], 0) for name, weight in self.weights.items())
+        return found | {"": total}
 
     def predictions(self, y: Parts) -> Parts:
         """What the outputs mean to a user, by output: see `Loss.predict`; without a loss, themselves."""
-        return {name: self.losses[name].predict(own) if name in self.losses else own for name, own in y.items()}
+        return {name: self._predicted(name, own) for name, own in y.items()}
 
     # In the compiled step. y, labels: arrays by output.
 
@@ -235,10 +268,13 @@ class Objective:
         """The derivative by y of the sum over rows of weight times loss."""
         found = {}
         for name, loss in self.losses.items():
-            weights = self._weights(labels[name], row_weights) * shares[name] if self.several else row_weights
-            given = y[name], _as_labels(labels[name], y[name]), weights
+            own = _as_long(labels[name], y[name])
+            weights = self._weights(own, row_weights)
+            given = *_by_row(y[name], own), weights * shares[name] if self.several else weights
             if loss.whole_batch:
                 found[name] = workers.own(loss.delta(*workers.gather(given)))
+            elif isinstance(y[name], Ragged):
+                found[name] = cut(loss.delta(*given), y[name])
             else:
                 found[name] = loss.delta(*given)
         return found
@@ -247,8 +283,9 @@ class Objective:
         """Sums over rows: of weight times loss, weight times metric, and weight; of several outputs, see `size`."""
         each = []
         for name, loss in self.losses.items():
-            own = self._weights(labels[name], row_weights)
-            given, count = (y[name], _as_labels(labels[name], y[name]), own), 1
+            truth = _as_long(labels[name], y[name])
+            own = self._weights(truth, row_weights)
+            given, count = (*_by_row(y[name], truth), own), 1
             if loss.whole_batch:  # of all rows, of which each worker then has an equal part
                 given, count = workers.gather(given), workers.count
             each.append((loss.value(*given) / count, loss.metric_sum(*given) / count, own.sum()))
@@ -268,15 +305,50 @@ class Objective:
         """Totals with the bytes sent, an array (1,)."""
         return totals.at[SENT].set(sent[0]) if self.several else jnp.concatenate([totals, sent])
 
-    def _weights(self, labels: Array, row_weights: Array) -> Array:
-        """Those of the rows that have this label, 0 for others."""
-        if not self.several:
+    def _predicted(self, name: str, y: Any) -> Any:
+        if name not in self.losses:
+            return y
+        predict = self.losses[name].predict
+        return rejoined(predict(steps_of(y)), y) if isinstance(y, Ragged) else predict(y)
+
+    def _weights(self, labels: Any, row_weights: Array) -> Array:
+        """Those of the rows that have this label, 0 for others; of labels for each step, those of all steps."""
+        if isinstance(labels, Ragged):
+            row_weights, labels = step_weights(row_weights, labels), steps_of(labels)
+        elif not self.several:
             return row_weights
         if jnp.issubdtype(labels.dtype, jnp.integer):
             known = labels != NO_CLASS
         else:
             known = ~jnp.isnan(labels).any(axis=tuple(range(1, labels.ndim)))
         return jnp.where(known, row_weights, 0)
+
+
+def _encoded(loss: Loss, labels: Any, shape: tuple[int, ...]) -> Any:
+    """As `Loss.encode`, but that some labels may be missing, which are NaN."""
+    known = ~np.isnan(labels.astype(np.float64)).any(axis=tuple(range(1, labels.ndim)))
+    found = loss.encode(labels[known], shape)
+    missing = NO_CLASS if found.dtype.kind == "i" else np.nan
+    encoded = np.full((len(labels), *found.shape[1:]), missing, found.dtype)
+    encoded[known] = found
+    return encoded
+
+
+def _as_long(labels: Any, outputs: Any) -> Any:
+    """Labels for each step padded to as many steps as the outputs, which are enough; others as they are.
+
+    Batches pad labels to the steps of the longest of all inputs, of which the outputs may follow another.
+    """
+    if not isinstance(labels, Ragged):
+        return labels
+    return replace(labels, values=labels.values[:, : outputs.values.shape[1]])
+
+
+def _by_row(outputs: Any, labels: Any) -> tuple[Array, Array]:
+    """(outputs, labels), of steps as rows where there is one of each for every step."""
+    if isinstance(outputs, Ragged):
+        outputs, labels = steps_of(outputs), steps_of(labels)
+    return outputs, _as_labels(labels, outputs)
 
 
 def _as_labels(labels: Array, outputs: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from sparkdl.arrays import Array
-from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image, is_number
+from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image
 from sparkdl.decoding.catalyst import unpack_column
 from sparkdl.decoding.hashing import hash_strings
 from sparkdl.decoding.images import decode_bytes, decode_images
@@ -29,7 +29,7 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
         A column is of a type that holds no features, as one that transform reads is not but one of a SQL function may
         be, or Pillow is missing.
     """
-    columns = [_typed(column) for column in columns]
+    columns = [typed(column) for column in columns]
     if layout.hashed:
         columns = [hash_strings(column) for column in columns]
     if layout.ragged:
@@ -82,35 +82,6 @@ def _limited(decoded: Decoded, layout: Layout) -> Decoded:
     return Decoded(kept.reshape(count, *layout.shape), status, problem, decoded.widths)
 
 
-def decode_labels(
-    column: pa.Array, name: str, outputs: int, classes: tuple[int, int] | None = None, *, optional: bool = False
-) -> Decoded:
-    """(n,) of float64 from numbers, (n, outputs) from lists and Vectors, which must be as long.
-
-    ValueError for a number that is no whole one within `classes`, the least and the greatest, where these are given.
-    Of several outputs labels are `optional`: null becomes NaN, and is nothing bad.
-    """
-    if optional:
-        found = decode_labels(column, name, outputs, classes)
-        missing = found.status == NULL
-        values = np.where(missing.reshape(-1, *[1] * (found.values.ndim - 1)), np.nan, found.values)
-        return found._replace(values=values, status=np.where(missing, VALID, found.status).astype(np.uint8))
-    column, subject = _typed(column), f"labelCol {name!r}"
-    if is_number(column.type):
-        decoded = decode_scalars(column, subject, "float64")
-        if classes:
-            least, most = classes
-            wrong = decoded.values[~np.isin(decoded.values, range(least, most + 1))]
-            if len(wrong):
-                raise ValueError(
-                    f"{subject} must hold classes from {least} to {most}, since the network has one output, received "
-                    f"{wrong[0]:.15g}; index the classes, or train a DeepEstimator on labels that are no classes."
-                )
-        return decoded
-    must = f"hold {outputs} labels a row, since the network has {outputs} outputs"
-    return decode_numbers(column, subject, (outputs,), "float64", must)
-
-
 def decode_weights(column: pa.Array, name: str) -> Decoded:
     """(n,) of float64 from a column of numbers; ValueError for one below 0."""
     decoded = decode_scalars(column, f"weightCol {name!r}", "float64")
@@ -131,7 +102,7 @@ def decode_flags(column: pa.Array, name: str) -> Decoded:
     return decoded._replace(values=decoded.values != 0)
 
 
-def _typed(column: pa.Array) -> pa.Array:
+def typed(column: pa.Array) -> pa.Array:
     """The column; as lists if it holds nulls without a type, as of SQL's NULL, and of pandas where all are None."""
     return column.cast(pa.list_(pa.float64())) if pa.types.is_null(column.type) else column
 

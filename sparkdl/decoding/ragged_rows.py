@@ -123,6 +123,23 @@ class RaggedRows:
         return cls(values, np.diff(bounds) // (np.dtype(dtype).itemsize * math.prod(step)))
 
 
+def numbers_of(rows: Any) -> Array:
+    """All that rows hold, which may be RaggedRows."""
+    return rows.values if isinstance(rows, RaggedRows) else rows
+
+
+def check_steps(lengths: Array, wanted: Array, subject: str) -> None:
+    """ValueError unless rows of labels are as long as the rows of features that they are of; -1 is no row."""
+    if len(lengths) != len(wanted):
+        return  # which whoever puts the rows together says
+    wrong = np.flatnonzero((lengths != wanted) & (lengths >= 0) & (wanted >= 0))
+    if len(wrong):
+        raise ValueError(
+            f"{subject} must hold one label for each step of the row, received {lengths[wrong[0]]} for "
+            f"{wanted[wrong[0]]} steps; give NaN, or null in a column, for a step that has none."
+        )
+
+
 def rounded_steps(longest: int) -> int:
     """To how many steps rows are padded of which the longest has so many, at least.
 

@@ -171,13 +171,18 @@ class Composite(Layer):
 
     def shapes(self, input_shape: Any) -> list[Any]:
         """Shapes of a row of every array of x and of what every child puts out."""
+        return self.shapes_and_lengths(input_shape)[0]
+
+    def shapes_and_lengths(self, input_shape: Any) -> tuple[list[Any], list[int]]:
+        """`shapes`, and for every one of them which of x's arrays has rows as long, where these are of any length."""
         shapes = self._entered(input_shape)
         lengths_of = list(range(len(shapes)))  # for every value the input whose rows are as long
         for index, child in enumerate(self.children):
             subject, read = self._subject(index), read_by(child, shapes)
-            lengths_of.append(lengths_of[child.sources[0]])
+            ragged = [source for source in child.sources if is_ragged(shapes[source])]
+            lengths_of.append(lengths_of[(ragged or child.sources)[0]])
             try:
-                if len({lengths_of[source] for source in child.sources if is_ragged(shapes[source])}) > 1:
+                if len({lengths_of[source] for source in ragged}) > 1:
                     raise ValueError(
                         f"{type(child.layer).__name__} expects rows of the same lengths, received those of several "
                         f"inputs, {read}; put LastStep, TimeMean or TimeMax behind each."
@@ -187,7 +192,7 @@ class Composite(Layer):
                 raise ValueError(f"{subject}: {error}{place_of(error)}") from None
             except Exception as error:  # of a user's own forward
                 raise ValueError(f"{subject}: {type(error).__name__}: {error}{place_of(error)}") from error
-        return shapes
+        return shapes, lengths_of
 
     def leaves(self, input_shape: Any) -> Iterator[Leaf]:
         """Every layer at the bottom, in the order of computation."""

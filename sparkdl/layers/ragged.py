@@ -57,6 +57,11 @@ def values_of(x: Any) -> Any:
     return x.values if isinstance(x, Ragged) else x
 
 
+def cast(x: Any, dtype: Any) -> Any:
+    """x, or each of a tuple of such, of another dtype; lengths stay integers."""
+    return tuple(cast(part, dtype) for part in x) if isinstance(x, tuple) else x.astype(dtype)
+
+
 def with_values(x: Any, values: Any) -> Any:
     """x with other values in their place."""
     if isinstance(x, tuple):
@@ -78,6 +83,11 @@ def is_row_shape(shape: Sequence[Any]) -> bool:
 def is_ragged(shape: Sequence[Any]) -> bool:
     """Whether rows of that shape are of any length."""
     return len(shape) > 0 and shape[0] is None
+
+
+def step_shape(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape of what has one label: of a step of rows of any length, of a row of others."""
+    return tuple(shape[1:] if is_ragged(shape) else shape)
 
 
 def abstract_rows(count: int, shape: Sequence[Any], dtype: Any) -> Any:

@@ -86,11 +86,13 @@ def rejoined(y: Array, x: Any) -> Any:
 def of_steps(context: Context, x: Any) -> Context:
     """The context of the steps: each weighs what its row does, and padding nothing."""
     first = x[0] if isinstance(x, tuple) else x
-    steps = values_of(first).shape[1]
-    weights = jnp.repeat(context.row_weights, steps)
-    if isinstance(first, Ragged):
-        weights = jnp.where(first.valid.reshape(-1), weights, 0)
-    return replace(context, row_weights=weights)
+    return replace(context, row_weights=step_weights(context.row_weights, first))
+
+
+def step_weights(row_weights: Array, x: Any) -> Array:
+    """(batch * steps,) of the steps of rows: each weighs what its row does, and padding nothing."""
+    weights = jnp.repeat(row_weights, values_of(x).shape[1])
+    return jnp.where(x.valid.reshape(-1), weights, 0) if isinstance(x, Ragged) else weights
 
 
 def _by_step(layer: Layer, x: Any) -> bool:

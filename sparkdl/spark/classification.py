@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
+from sparkdl.layers.ragged import step_shape
 from sparkdl.losses import Loss
 from sparkdl.spark.estimator import DeepEstimator, DeepModel, only_loss
 from sparkdl.spark.params.params import DeepArguments
@@ -40,7 +41,7 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
     @property
     def numClasses(self) -> int:
         """Number of classes."""
-        return max(2, self.getNetwork().output_shape()[0])
+        return max(2, step_shape(self.getNetwork().output_shape())[0])
 
     def predictRaw(self, value: Vector) -> Any:
         """The raw scores for one row of features; runs a Spark job."""
@@ -101,7 +102,7 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
         return DeepClassificationModel(weights, summary)
 
     def _check(self, dataset: DataFrame, plan: Training) -> None:
-        loss, outputs = only_loss(self, plan), plan.network.output_shape()[0]
+        loss, outputs = only_loss(self, plan), step_shape(plan.network.output_shape())[0]
         if not loss.takes_classes:
             raise ValueError(
                 f"loss of DeepClassifier must take classes, {type(loss).__name__} does not; "
@@ -118,7 +119,7 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
 
     def _classes(self, plan: Training) -> tuple[int, int] | None:
         least, most = only_loss(self, plan).label_range
-        return (int(max(least, -1)), int(min(most, 1))) if plan.network.output_shape()[0] == 1 else None
+        return (int(max(least, -1)), int(min(most, 1))) if step_shape(plan.network.output_shape())[0] == 1 else None
 
 
 def _classes_in_metadata(dataset: DataFrame, column: str) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkdl.arrays import Array
 from sparkdl.evaluation import EvaluationOptions
 from sparkdl.layers.base import Weights
-from sparkdl.layers.ragged import is_ragged
+from sparkdl.layers.ragged import is_ragged, step_shape
 from sparkdl.losses import Loss
 from sparkdl.network import Network
 from sparkdl.spark.driver import cluster, columns
@@ -201,7 +201,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         if len(shapes) > 1:
             return heads_of_several(self)
         ((name, shape),) = shapes.items()
-        several = math.prod(shape) > 1
+        several = math.prod(step_shape(shape)) > 1
         return {self.getPredictionCol(): Head(every_output if several else first_output, name, several)}
 
 

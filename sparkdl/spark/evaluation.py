@@ -8,6 +8,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 
 from sparkdl.evaluation import Evaluation, EvaluationOptions
+from sparkdl.layers.ragged import step_shape
 from sparkdl.losses import EachPosition, Loss, SoftmaxLoss
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import complaint_in
@@ -34,13 +35,13 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
     inputs = columns.features(dataset, model)
     labels, shapes = model._label_columns(), network.output_shapes
     chosen, kinds = dict(inputs.columns), {}
-    for name, column in labels.items():
-        chosen[f"labels/{name}"], is_list = columns.labels(dataset, column)
+    for name, part in objective.label_parts(labels, network).items():
+        chosen[f"labels/{name}"], is_list = columns.labels(dataset, part)
         if isinstance(objective.losses[name], EachPosition):
             raise ValueError(
                 "evaluate has no measures of positions, as of the loss EachPosition; score_rows gives the loss of rows."
             )
-        kinds[name] = _kind(objective.losses[name], shapes[name][0], is_list)
+        kinds[name] = _kind(objective.losses[name], step_shape(shapes[name])[0], is_list)
     weight = model.getWeightCol() if model.isDefined(model.weightCol) else ""
     if weight:
         chosen["weight"] = columns.numbers(dataset, weight, "weightCol")
@@ -61,6 +62,7 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
             layouts=inputs.layouts,
             dtype=model.getComputeDtype(),
             device=model.getDeviceType(),
+            by_step=tuple(network.step_outputs),
             labels=labels,
             strict=model.getHandleInvalid() == "error",
             classes=packed_classes(network, *objective.losses.values()),

@@ -84,7 +84,7 @@ def register_function(
     def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
         return results(map(checked, batches), scoring, weights, {output: head})
 
-    return spark.udf.register(name, arrow_udf(predict, result_type(scoring, head.is_list)))
+    return spark.udf.register(name, arrow_udf(predict, result_type(scoring, head.is_list, head.output)))
 
 
 def _head(model: RowScoring, output: str) -> Head:

@@ -9,6 +9,7 @@ from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.sql import DataFrame
 
 from sparkdl.layers.base import Weights
+from sparkdl.layers.ragged import step_shape
 from sparkdl.spark.estimator import DeepEstimator, DeepModel, only_loss
 from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
@@ -25,7 +26,7 @@ class DeepRegressionModel(RegressionModel, DeepModel):
 
     def _heads(self) -> Heads:
         ((output, shape),) = self.getNetwork().output_shapes.items()
-        several = math.prod(shape) > 1
+        several = math.prod(step_shape(shape)) > 1
         return {self.getPredictionCol(): Head(every_prediction if several else first_prediction, output, several)}
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 
 from sparkdl.arrays import Array
 from sparkdl.decoding.layout import Layout
+from sparkdl.layers.ragged import step_shape
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.interpreter import check_interpreter
@@ -55,7 +56,7 @@ def heads_of_several(stage: DeepParams) -> Heads:
         loss = objective.losses.get(name)
         if loss and loss.takes_classes:
             own = {"prediction": Head(partial(classes, thresholds=None), name)}
-        elif math.prod(shape) > 1:
+        elif math.prod(step_shape(shape)) > 1:
             own = {"prediction": Head(every_prediction, name, True)}
         else:
             own = {"prediction": Head(first_prediction, name)}
@@ -134,10 +135,13 @@ class RowScoring(DeepParams, Saved):
         added = [*heads, *activations.values(), *scoring.loss_columns.values()]
         read = list(inputs.columns.values())
         param = "labelCols" if len(scoring.labels) > 1 else "labelCol"
-        read += [columns.labels(dataset, name, param)[0] for name in scoring.labels.values()]
+        parts = self._objective().label_parts(scoring.labels, self.getNetwork())
+        read += [columns.labels(dataset, part, param)[0] for part in parts.values()]
         if not added:
             return dataset
-        vectors = {name for name, head in heads.items() if head.is_list} | set(activations.values())
+        vectors = {name for name, head in heads.items() if head.is_list and head.output not in scoring.by_step} | {
+            name for path, name in activations.items() if path not in scoring.by_step
+        }
         weights = self._sent(dataset.sparkSession, dataset.isStreaming)
         scores = f"{self.uid}_scores"
         result = columns.in_rows(dataset).withColumn(scores, scored(read, scoring, weights, heads))
@@ -153,19 +157,21 @@ class RowScoring(DeepParams, Saved):
         return result.withColumns(outputs).drop(scores)
 
     def _scoring(self, layouts: dict[str, Layout], activations: dict[str, str], loss_column: str = "") -> Scoring:
+        network = self.getNetwork()
         return Scoring(
             key=self._shipped.key,
-            network=self.getNetwork().to_json(),
+            network=network.to_json(),
             objective=self._objective().to_json(),
             batch=self.getBatchSize(),
             layouts=layouts,
             dtype=self.getComputeDtype(),
             device=self.getDeviceType(),
             activations=activations,
+            by_step=(*network.step_outputs, *sorted(network.step_paths(activations) if activations else ())),
             labels=self._label_columns() if loss_column else {},
             loss_column=loss_column,
             strict=self.getHandleInvalid() == "error",
-            classes=packed_classes(self.getNetwork(), *self._objective().losses.values()),
+            classes=packed_classes(network, *self._objective().losses.values()),
         )
 
     def _sent(self, session: SparkSession, stream: bool = False) -> Callable[[], bytes]:
@@ -195,10 +201,11 @@ def scored(inputs: list[Column], scoring: Scoring, weights: Callable[[], bytes],
     heads : dict of callable
         See `heads.py`.
     """
-    names = [*heads, *scoring.activations.values(), *scoring.loss_columns.values()]
-    wide = {name for name, head in heads.items() if head.is_list} | set(scoring.activations.values())
-    types = [result_type(scoring, name in wide) for name in names]
-    kind = types[0] if len(types) == 1 else StructType(list(map(StructField, names, types)))
+    types = {name: result_type(scoring, head.is_list, head.output) for name, head in heads.items()}
+    types |= {name: result_type(scoring, True, path) for path, name in scoring.activations.items()}
+    types |= {name: result_type(scoring, False) for name in scoring.loss_columns.values()}
+    several = StructType([StructField(name, type_) for name, type_ in types.items()])
+    kind = several if len(types) > 1 else next(iter(types.values()))
 
     def predict(batches: Iterator[Batch]) -> Iterator[pa.Array]:
         return results(batches, scoring, weights, heads)
@@ -207,6 +214,9 @@ def scored(inputs: list[Column], scoring: Scoring, weights: Callable[[], bytes],
     return arrow_udf(predict, kind).asNondeterministic()(*inputs)
 
 
-def result_type(scoring: Scoring, is_list: bool) -> DataType:
-    """Spark's type of a head's results: double, or a list of the floats that the model keeps."""
-    return ArrayType(DoubleType() if scoring.dtype == "float64" else FloatType(), False) if is_list else DoubleType()
+def result_type(scoring: Scoring, is_list: bool, of: str = "") -> DataType:
+    """Spark's type of a head's results: double, or a list of the floats that the model keeps; a list of such for each
+    step if what they are of, an output or a layer's path, is something for each."""
+    floats = DoubleType() if scoring.dtype == "float64" else FloatType()
+    own = ArrayType(floats, False) if is_list else DoubleType()
+    return ArrayType(own, False) if of in scoring.by_step else own

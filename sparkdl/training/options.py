@@ -10,6 +10,7 @@ import jax
 
 from sparkdl.arrays import DTYPES
 from sparkdl.contract import check_layers, check_loss
+from sparkdl.layers.ragged import step_shape
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
@@ -112,7 +113,7 @@ class Training(Spec):
         objective.check(shapes)
         for name, loss in objective.losses.items():
             try:
-                check_loss(loss, shapes[name])
+                check_loss(loss, step_shape(shapes[name]))
             except ValueError as error:
                 raise ValueError(f"Output {name!r}: {error}" if objective.several else str(error)) from None
         check_layers(self.network)

@@ -12,12 +12,12 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from sparkdl.arrays import FEATURES, INTEGERS, Array
-from sparkdl.decoding.ragged_rows import RaggedRows, common_steps
+from sparkdl.arrays import FEATURES, INTEGERS, Array, Parts
+from sparkdl.decoding.ragged_rows import RaggedRows, check_steps, common_steps, numbers_of
 from sparkdl.layers.base import Shape, Weights
 from sparkdl.layers.ragged import Ragged, is_ragged
 from sparkdl.network import BaseNetwork
-from sparkdl.training.data.batches import Shard, check_numbers, check_weights, lost_digits, named_parts
+from sparkdl.training.data.batches import Shard, check_numbers, check_weights, lost_digits
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.options import Training
@@ -44,7 +44,8 @@ def fit(
         (features, labels) or (features, labels, weights): features (n, *input_shape); labels (n,) or (n, outputs);
         sample weights (n,), by default 1. Features and labels may be mappings by name: {"features": ...} and
         {"label": ...}; of a Graph they go by its inputs and outputs. Of several outputs, NaN in place of a label says
-        that a row has none, which counts nothing there. Rows of any length are a list of lists or arrays, or Ragged.
+        that a row has none, which counts nothing there. Rows of any length are a list of lists or arrays, or Ragged,
+        and so are labels where the network ends in a prediction for each step; NaN is a step without a label.
     validation : tuple of arrays, optional
         Rows to score after every epoch.
     devices : int, default 1
@@ -94,8 +95,8 @@ def fit(
         result = train(plan, Share(shards, lengths[0], 0), Share(held_out, lengths[1], 0), mesh, report, initial)
         if result.failure:
             raise ValueError(result.failure)
-        labels = named_parts(data[1], plan.network.output_names[0]).values()
-        lost = next(filter(None, (lost_digits(np.asarray(own, np.float64), plan.dtype) for own in labels)), None)
+        labels = [own for shard in shards for own in shard.chunks[0].labels.values()]
+        lost = next(filter(None, (lost_digits(own, plan.dtype) for own in labels)), None)
         notes = (
             [f"Labels hold {lost}; subtract a start from them and scale them, or set dtype to float64."] if lost else []
         )
@@ -106,7 +107,7 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
     """One shard a device, of rows dealt out like cards."""
     network, (features, labels, *weights) = plan.network, arrays
     features = features if isinstance(features, Mapping) else {FEATURES: features}
-    labels = named_parts(labels, network.output_names[0])
+    labels = labels if isinstance(labels, Mapping) else {network.output_names[0]: labels}
     _check_names("features", features, network.input_shapes)
     _check_names("labels", labels, network.output_names)
     features = {name: _rows(features[name], shape, name) for name, shape in network.input_shapes.items()}
@@ -116,7 +117,7 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
                 f"The network takes {name!r} as integers, received {features[name].dtype}; cast it to {INTEGERS}."
             )
     for name, limit in network.limits.items():
-        numbers = _numbers(features[name])
+        numbers = numbers_of(features[name])
         outside = (numbers < 0) | (numbers >= limit)
         if outside.any():
             raise ValueError(
@@ -124,7 +125,7 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
                 f"{network.tables[name]!r}, received {numbers[outside][0]}; index them so, give the layer more "
                 "rows, or unknown=True."
             )
-    labels = plan.objective.encode(labels, network.output_shapes)
+    labels = plan.objective.encode(_labels(labels, features, network), network.output_shapes)
     shard = Shard.from_arrays(features, labels, *weights)
     whole = shard.chunks[0]
     check_weights(check_numbers(whole, plan.dtype), len(shard), which)
@@ -135,14 +136,7 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
 def _rows(given: Any, shape: Shape, name: str) -> Any:
     """The part of the features of that name, of rows of this shape; ValueError if they have another."""
     if is_ragged(shape):
-        if isinstance(given, Ragged):
-            values, lengths = np.asarray(given.values), np.asarray(given.lengths)
-            wrong = lengths[(lengths < 0) | (lengths > values.shape[1])]
-            if len(wrong):
-                raise ValueError(
-                    f"lengths of {name!r} must be from 0 to the {values.shape[1]} steps there are, received {wrong[0]}."
-                )
-            given = [row[:length] for row, length in zip(values, lengths, strict=True)]
+        given = _unpadded(given, repr(name)) if isinstance(given, Ragged) else given
         return RaggedRows.of(given, shape[1:], repr(name))
     rows = np.asarray(given)
     if rows.shape[1:] != shape:
@@ -152,8 +146,29 @@ def _rows(given: Any, shape: Shape, name: str) -> Any:
     return rows
 
 
-def _numbers(rows: Any) -> Array:
-    return rows.values if isinstance(rows, RaggedRows) else rows
+def _labels(given: Mapping[str, Any], features: Parts, network: BaseNetwork) -> Parts:
+    """The labels as arrays; those for each step as RaggedRows, as long as the rows of the input that they follow."""
+    found: Parts = {}
+    for name, own in given.items():
+        if name not in network.step_outputs:
+            found[name] = np.asarray(own)
+            continue
+        rows = _unpadded(own, f"labels {name!r}") if isinstance(own, Ragged) else own
+        step = next((np.asarray(row).shape[1:] for row in rows if np.size(row)), ())
+        found[name] = RaggedRows.of(rows, step, f"labels {name!r}")
+        check_steps(found[name].lengths, features[network.step_outputs[name]].lengths, f"labels {name!r}")
+    return found
+
+
+def _unpadded(rows: Ragged, subject: str) -> list[Array]:
+    """A row each; ValueError if one would have more steps than there are."""
+    values, lengths = np.asarray(rows.values), np.asarray(rows.lengths)
+    wrong = lengths[(lengths < 0) | (lengths > values.shape[1])]
+    if len(wrong):
+        raise ValueError(
+            f"lengths of {subject} must be from 0 to the {values.shape[1]} steps there are, received {wrong[0]}."
+        )
+    return [row[:length] for row, length in zip(values, lengths, strict=True)]
 
 
 def _check_names(what: str, received: Mapping[str, Any], expected: Collection[str]) -> None:

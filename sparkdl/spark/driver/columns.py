@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from sparkdl.arrays import INTEGERS, kept_dtype
 from sparkdl.decoding.images import require_pillow
+from sparkdl.decoding.labels import LabelPart
 from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
 from sparkdl.spark.driver.catalyst import pack_column
 from sparkdl.spark.driver.remote import count_setting, setting
@@ -120,6 +121,11 @@ LISTS = {
 }
 STRINGS = {"string": ColumnType(_is_string, _as_it_is)}  # or array<string>, of inputs that take hashes
 LABELS = NUMBER | LISTS  # also of featuresCols
+# One label or a list of them for each step, of networks that end in a prediction for each.
+STEP_LABELS = {
+    "array<numeric>": ColumnType(lambda kind: _depth(kind) == 1, _cast),
+    "array<array<numeric>>": ColumnType(lambda kind: _depth(kind) == 2, _cast),
+}
 FEATURES = LABELS | {
     "nested arrays": ColumnType(lambda kind: _depth(kind) > 1, _cast),
     "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
@@ -214,10 +220,11 @@ def _of_one_input(stage: DeepParams, inputs: list[str]) -> dict[str, list[str]]:
     return {inputs[0]: list(stage.getFeaturesCols()) or [stage.getFeaturesCol()]}
 
 
-def labels(dataset: DataFrame, name: str, param: str = "labelCol") -> tuple[Column, bool]:
-    """The label column, and whether it holds several labels a row; ValueError if its type is none of `LABELS`."""
-    column = _sent(dataset, name, param, LABELS)
-    return column, not _is_number(dataset.schema[name].dataType)
+def labels(dataset: DataFrame, part: LabelPart, param: str = "labelCol") -> tuple[Column, bool]:
+    """The label column, and whether it holds several labels a row, or a step; ValueError if its type is another."""
+    column = _sent(dataset, part.column, param, STEP_LABELS if part.follows else LABELS)
+    kind = dataset.schema[part.column].dataType
+    return column, not _is_number(kind) and not (part.follows and _depth(kind) == 1)
 
 
 def numbers(dataset: DataFrame, name: str, param: str) -> Column:

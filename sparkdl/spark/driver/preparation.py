@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import DataFrame
 
 from sparkdl.spark.driver import columns
-from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, prepared
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, prepared
 from sparkdl.training.options import Training
 
 if TYPE_CHECKING:
@@ -44,12 +45,11 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tupl
     if files:
         for layout in inputs.layouts.values():
             columns.check_files(dataset, layout)
-    chosen, labels = dict(inputs.columns), {}
-    shapes, several = plan.network.output_shapes, len(plan.network.output_names) > 1
-    for name, column in stage._label_columns().items():
-        chosen[f"labels/{name}"], is_list = columns.labels(dataset, column, "labelCols" if several else "labelCol")
-        wanted = plan.objective.losses[name].labels_a_row(shapes[name])
-        labels[name] = LabelPart(column, is_list, wanted, classes, optional=several)
+    chosen, param = dict(inputs.columns), "labelCols" if plan.objective.several else "labelCol"
+    labels = plan.objective.label_parts(stage._label_columns(), plan.network)
+    for name, part in labels.items():
+        chosen[f"labels/{name}"], is_list = columns.labels(dataset, part, param)
+        labels[name] = replace(part, is_list=is_list, classes=classes)
     weight, validation = (
         stage.getOrDefault(name) if stage.isDefined(name) else "" for name in ("weightCol", "validationIndicatorCol")
     )

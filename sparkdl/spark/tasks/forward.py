@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from sparkdl.compiler import OPTIONS
 from sparkdl.decoding.layout import Layout
 from sparkdl.decoding.ragged_rows import RaggedRows, rounded_steps
 from sparkdl.layers.base import Weights, map_shapes
-from sparkdl.layers.ragged import Ragged
+from sparkdl.layers.ragged import Ragged, cast
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.spark.tasks.environment import bound_threads
@@ -53,6 +53,8 @@ class Scoring:
         computeDtype and deviceType.
     activations : dict of str
         Output column by path of a layer.
+    by_step : tuple of str
+        The outputs, and the paths of `activations`, that are something for each step of rows of any length.
     labels : dict of str
         The label column of every output, for messages; {} without those.
     loss_column : str
@@ -71,6 +73,7 @@ class Scoring:
     dtype: str
     device: str
     activations: dict[str, str] = field(default_factory=dict)
+    by_step: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     loss_column: str = ""
     strict: bool = True
@@ -106,7 +109,7 @@ class Scoring:
 
 
 class Scores(NamedTuple):
-    """What the network and its losses make of n rows.
+    """What the network and its losses make of n rows; RaggedRows, Ragged on the device, of what is for each step.
 
     Attributes
     ----------
@@ -158,12 +161,12 @@ def loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
     if key not in _models:
         _prepare_device(scoring.device)
         with jax.enable_x64(scoring.dtype == "float64"):
-            cast = jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights_from_bytes(weights()))
+            own = jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights_from_bytes(weights()))
         if program not in _programs:
             _keep(_programs, program, _program(scoring), KEPT_PROGRAMS)
         _programs.move_to_end(program)
         rows, part = call_rows(scoring, jax.default_backend())
-        _keep(_models, key, Forward(partial(_programs[program], cast, part=part), rows, part), KEPT_MODELS)
+        _keep(_models, key, Forward(partial(_programs[program], own, part=part), rows, part), KEPT_MODELS)
     _models.move_to_end(key)
     return _models[key]
 
@@ -181,11 +184,11 @@ def _program(scoring: Scoring) -> Program:
 
     def of_part(weights: Weights, features: Parts, labels: Parts | None) -> Scores:
         y, found = network.activations(weights, network.read(features, scoring.dtype), paths)
-        outputs = {name: values.astype(kept) for name, values in network.named(y).items()}
+        outputs = network.named(cast(y, kept))
         losses = None if labels is None else objective.losses_of_rows(outputs, labels)
         activations = {path: values.astype(kept) for path, values in found.items()}
         each = outputs, objective.predictions(outputs), activations
-        flat, predictions, activations = jax.tree.map(lambda values: values.reshape(len(values), -1), each)
+        flat, predictions, activations = jax.tree.map(_flat, each, is_leaf=lambda part: isinstance(part, Ragged))
         return Scores(flat, predictions, losses, activations)
 
     @partial(jax.jit, static_argnames="part", compiler_options=OPTIONS.get(jax.default_backend()))
@@ -208,6 +211,13 @@ def _program(scoring: Scoring) -> Program:
         return lax.fori_loop(0, parts, add, empty)
 
     return scores
+
+
+def _flat(values: Any) -> Any:
+    """(n, numbers); of rows of any length the numbers of each step."""
+    if isinstance(values, Ragged):
+        return replace(values, values=values.values.reshape(*values.values.shape[:2], -1))
+    return values.reshape(len(values), -1)
 
 
 def _prepare_device(device: str) -> None:
@@ -288,4 +298,23 @@ def _padded(part: Any, size: int) -> Any:
 
 
 def _read(count: int, scores: Scores) -> Scores:
-    return jax.tree.map(lambda array: np.asarray(array)[:count], scores)
+    def read(part: Any) -> Any:
+        if not isinstance(part, Ragged):
+            return np.asarray(part)[:count]
+        values, lengths = np.asarray(part.values)[:count], np.asarray(part.lengths)[:count]
+        return RaggedRows(values[np.arange(values.shape[1]) < lengths[:, None]], lengths)
+
+    return jax.tree.map(read, scores, is_leaf=lambda part: isinstance(part, Ragged))
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """The scores of all rows, as those of some at a time have them."""
+
+    def join(*each: Any) -> Any:
+        if not isinstance(each[0], RaggedRows):
+            return np.concatenate(each)
+        return RaggedRows(
+            np.concatenate([rows.values for rows in each]), np.concatenate([rows.lengths for rows in each])
+        )
+
+    return jax.tree.map(join, *parts)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,13 +12,15 @@ import pyarrow as pa
 
 from sparkdl.arrays import Array, kept_dtype
 from sparkdl.decoding.arrow_types import is_binary, is_image
-from sparkdl.decoding.columns import decode_features, decode_labels
+from sparkdl.decoding.columns import decode_features
+from sparkdl.decoding.labels import decode_labels
 from sparkdl.decoding.layout import VALID, check_rows
+from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.spark.tasks.collector import spare_modules
-from sparkdl.spark.tasks.forward import Forward, Scores, Scoring, in_batches, loaded
-from sparkdl.spark.tasks.heads import Heads
+from sparkdl.spark.tasks.forward import Forward, Scores, Scoring, in_batches, joined, loaded
+from sparkdl.spark.tasks.heads import Function, Heads
 
 Batch = tuple[pa.Array, ...]  # the columns of some rows
 
@@ -57,31 +60,60 @@ def _result(
     marks, found = zip(*(_scores(part, forward, scoring, specs) for part in _cut(batch, size)), strict=True)
     bad, parts = np.concatenate(marks), [each for part in found for each in part]
     dtype = kept_dtype(scoring.dtype)
-    if parts:
-        scores = jax.tree.map(lambda *part: np.concatenate(part).astype(dtype, copy=False), *parts)
-    else:
-        none = np.zeros((0, 1), dtype)
-        outputs = dict.fromkeys(specs[0].output_names, none)
-        losses = dict.fromkeys(scoring.loss_columns, none[:, 0])
-        scores = Scores(outputs, outputs, losses, dict.fromkeys(scoring.activations, none))
-    columns = {
-        name: head.function(scores.outputs[head.output], scores.predictions[head.output])
-        for name, head in heads.items()
-    }
-    columns |= {scoring.activations[path]: values for path, values in scores.activations.items()}
-    columns |= {column: scores.losses[name] for name, column in scoring.loss_columns.items()}
-    missing = {column for name, column in scoring.loss_columns.items() if name and specs[1].several}
-    lists = {name for name, head in heads.items() if head.is_list} | set(scoring.activations.values())
-    fields = []
-    for name, values in columns.items():
-        if name in lists:
-            flat = pa.array(values.astype(dtype).reshape(-1))
-            offsets = np.arange(0, values.size + 1, max(values.shape[1], 1), dtype=np.int32)[: len(values) + 1]
-            fields.append(pa.ListArray.from_arrays(pa.array(offsets), flat))
-        else:
-            fields.append(pa.array(values.astype(np.float64), from_pandas=name in missing))  # NaN is null there
-    struct = pa.StructArray.from_arrays(fields, list(columns), mask=pa.array(bad) if bad.any() else None)
-    return struct if len(fields) > 1 else struct.flatten()[0]
+    scores = joined(parts) if parts else _no_scores(scoring, specs[0].output_names)
+    columns: dict[str, pa.Array] = {}
+    for name, head in heads.items():
+        made = _by_row(head.function, scores.outputs[head.output], scores.predictions[head.output])
+        columns[name] = _column(made, dtype if head.is_list else None)
+    for path, name in scoring.activations.items():
+        columns[name] = _column(scores.activations[path], dtype)
+    for output, name in scoring.loss_columns.items():
+        losses = _mean_of_steps(scores.losses[output])
+        some_lack_it = (output and specs[1].several) or output in scoring.by_step
+        columns[name] = pa.array(losses.astype(np.float64), from_pandas=some_lack_it)  # NaN is null there
+    struct = pa.StructArray.from_arrays(
+        list(columns.values()), list(columns), mask=pa.array(bad) if bad.any() else None
+    )
+    return struct if len(columns) > 1 else struct.flatten()[0]
+
+
+def _no_scores(scoring: Scoring, outputs: Sequence[str]) -> Scores:
+    """Those of no rows."""
+    none = np.zeros((0, 1), kept_dtype(scoring.dtype))
+    steps = RaggedRows(none, np.zeros(0, np.int64))
+    made = {name: steps if name in scoring.by_step else none for name in (*outputs, *scoring.activations)}
+    return Scores(made, made, dict.fromkeys(scoring.loss_columns, none[:, 0]), made)
+
+
+def _by_row(function: Function, outputs: Any, predictions: Any) -> Any:
+    """What a head makes of rows, or of each of their steps."""
+    if not isinstance(outputs, RaggedRows):
+        return function(outputs, predictions)
+    return RaggedRows(function(outputs.values, predictions.values), outputs.lengths)
+
+
+def _column(values: Any, list_of: str | None) -> pa.Array:
+    """A column of doubles (n,), or of lists (n, k) of that dtype; of RaggedRows one of lists with one for each step."""
+    if isinstance(values, RaggedRows):
+        return _lists(np.append(0, np.cumsum(values.lengths)), _column(values.values, list_of))
+    if not list_of:
+        return pa.array(values.astype(np.float64))
+    flat = pa.array(values.astype(list_of, copy=False).reshape(-1))
+    return _lists(np.arange(0, values.size + 1, max(values.shape[1], 1))[: len(values) + 1], flat)
+
+
+def _lists(offsets: Array, values: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), values)
+
+
+def _mean_of_steps(losses: Any) -> Array:
+    """(n,) of the losses of rows; of those of steps the mean over the steps of each row that have one, else NaN."""
+    if not isinstance(losses, RaggedRows):
+        return losses
+    row_of, known = np.repeat(np.arange(len(losses)), losses.lengths), ~np.isnan(losses.values)
+    sums = np.bincount(row_of[known], losses.values[known], len(losses))
+    count = np.bincount(row_of[known], minlength=len(losses))
+    return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
 
 
 def _scores(
@@ -97,15 +129,10 @@ def _scores(
     parts, labels = list(decoded.values()), None
     if scoring.loss_column:
         network, objective = specs
-        shapes, several = network.output_shapes, objective.several
-        truth = {
-            name: decode_labels(
-                next(columns), column, objective.losses[name].labels_a_row(shapes[name]), optional=several
-            )
-            for name, column in scoring.labels.items()
-        }
+        wanted = objective.label_parts(scoring.labels, network)
+        truth = {name: decode_labels(next(columns), part, decoded) for name, part in wanted.items()}
         parts += truth.values()
-        labels = objective.encode({name: part.values for name, part in truth.items()}, shapes)
+        labels = objective.encode({name: part.values for name, part in truth.items()}, network.output_shapes)
     held = dict(zip((*scoring.columns, *scoring.labels.values()), batch, strict=False))
     bad = check_rows(parts, held, REMEDY if scoring.strict else None) != VALID
     with jax.enable_x64(scoring.dtype == "float64"):

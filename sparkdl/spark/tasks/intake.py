@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparkdl.arrays import Array
 from sparkdl.classes import install
 from sparkdl.decoding.image_files import ImageFiles
 from sparkdl.decoding.images import contiguous
-from sparkdl.decoding.ragged_rows import RaggedRows
+from sparkdl.decoding.labels import LabelPart
+from sparkdl.decoding.ragged_rows import RaggedRows, numbers_of
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
-from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, merged_notes
 from sparkdl.spark.tasks.task_plan import TaskPlan
 from sparkdl.training.data.batches import Rows, check_numbers, lost_digits
 from sparkdl.training.data.shard_file import ShardWriter
@@ -141,7 +141,8 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
 def _bounds(batch: pa.RecordBatch, intake: Intake, objective: Objective) -> list[int]:
     """The least and the largest class of the only output, if it has classes; a fraction is between two."""
     ((name, part),) = intake.labels.items()
-    label = _labels(batch, name, part)
+    label = numbers_of(_labels(batch, name, part))
+    label = label[~np.isnan(label)] if part.follows else label  # of steps some may have none
     if not objective.losses[name].takes_classes or label.ndim > 1 or not len(label):
         return []
     return [math.floor(label.min()), math.ceil(label.max())]
@@ -163,6 +164,8 @@ def _features(batch: pa.RecordBatch, name: str, part: FeaturesPart) -> Any:
     return contiguous(column).view(part.dtype).reshape(len(column), *part.layout.shape)
 
 
-def _labels(batch: pa.RecordBatch, name: str, part: LabelPart) -> Array:
-    column = batch.column(f"labels/{name}")
-    return contiguous(column).view(np.float64).reshape(len(column), *([part.outputs] if part.is_list else []))
+def _labels(batch: pa.RecordBatch, name: str, part: LabelPart) -> Any:
+    column, shape = batch.column(f"labels/{name}"), [part.outputs] if part.is_list else []
+    if part.follows:
+        return RaggedRows.from_column(column, np.float64, shape)
+    return contiguous(column).view(np.float64).reshape(len(column), *shape)

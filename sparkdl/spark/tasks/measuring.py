@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from sparkdl.arrays import Array
-from sparkdl.decoding.columns import decode_features, decode_labels, decode_weights
+from sparkdl.decoding.columns import decode_features, decode_weights
+from sparkdl.decoding.labels import decode_labels
 from sparkdl.decoding.layout import VALID, check_rows
+from sparkdl.decoding.ragged_rows import RaggedRows, numbers_of
 from sparkdl.evaluation import (
     Accumulator,
     ClassificationMeasures,
@@ -21,10 +23,11 @@ from sparkdl.evaluation import (
     RegressionMeasures,
 )
 from sparkdl.evaluation.base import require_finite
+from sparkdl.layers.ragged import step_shape
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.spark.tasks.collector import spare_modules
-from sparkdl.spark.tasks.forward import Scoring, in_batches, loaded
+from sparkdl.spark.tasks.forward import Scoring, in_batches, joined, loaded
 from sparkdl.spark.tasks.heads import probabilities, raw_scores
 from sparkdl.spark.tasks.inference import PART_BYTES
 from sparkdl.spark.tasks.row_bytes import REMEDY, feature_columns
@@ -64,7 +67,9 @@ def measures_of(plan: EvaluationPlan, network: BaseNetwork, objective: Objective
     """By output an accumulator without any rows; ValueError for options out of range."""
     shapes = network.output_shapes
     return {
-        name: _measures(kind, shapes[name][0], objective.losses[name].gives_probabilities, plan.options[name])
+        name: _measures(
+            kind, step_shape(shapes[name])[0], objective.losses[name].gives_probabilities, plan.options[name]
+        )
         for name, kind in plan.kinds.items()
     }
 
@@ -129,7 +134,6 @@ def _part(measures: dict[str, Any], failure: str | None) -> pa.RecordBatch:
 def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) -> None:
     scoring = plan.scoring
     network, objective = scoring.specs()
-    shapes = network.output_shapes
     held: dict[str, pa.Array] = {}  # by the user's names
     features = {}
     for name, layout in scoring.layouts.items():
@@ -137,11 +141,9 @@ def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) 
         held |= zip(layout.names, columns, strict=True)
         features[name] = decode_features(columns, layout)
     truth = {}
-    for name, column in scoring.labels.items():
-        held[column] = batch.column(f"labels/{name}")
-        truth[name] = decode_labels(
-            held[column], column, objective.losses[name].labels_a_row(shapes[name]), optional=objective.several
-        )
+    for name, part in objective.label_parts(scoring.labels, network).items():
+        held[part.column] = batch.column(f"labels/{name}")
+        truth[name] = decode_labels(held[part.column], part, features)
     decoded = [*features.values(), *truth.values()]
     if plan.weight:
         held[plan.weight] = batch.column("weight")
@@ -154,26 +156,23 @@ def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) 
         good[good], weights = weights > 0, weights[weights > 0]
         if not len(weights):
             return
-    labels = objective.encode({name: part.values[good] for name, part in truth.items()}, shapes)
+    known_labels = {name: part.values[good] for name, part in truth.items()}
+    labels = objective.encode(known_labels, network.output_shapes)
     rows = {name: part.values if good.all() else part.values[good] for name, part in features.items()}
     forward = loaded(scoring, plan.weights)
     with jax.enable_x64(scoring.dtype == "float64"):
-        parts = [(each.outputs, each.predictions, each.losses) for each in in_batches(rows, labels, forward)]
-    found = jax.tree.map(lambda *each: np.concatenate(each), *parts)
+        found = joined(list(in_batches(rows, labels, forward)))
     for name, own in measures.items():
-        outputs, predictions, losses = (part[name] for part in found)
-        values = truth[name].values[good]
+        values, own_weights = numbers_of(known_labels[name]), weights
+        if weights is not None and isinstance(known_labels[name], RaggedRows):  # a step weighs what its row does
+            own_weights = np.repeat(weights, known_labels[name].lengths)
         known = ~np.isnan(values).any(axis=tuple(range(1, values.ndim)))
         if known.any():
-            chosen = None if weights is None else weights[known]
-            _add_output(
-                own,
-                plan.kinds[name],
-                plan.decide,
-                {"outputs": outputs[known], "predictions": predictions[known], "losses": losses[known]},
-                labels[name][known],
-                chosen,
-            )
+            parts = {
+                kind: numbers_of(getattr(found, kind)[name])[known] for kind in ("outputs", "predictions", "losses")
+            }
+            chosen = None if own_weights is None else own_weights[known]
+            _add_output(own, plan.kinds[name], plan.decide, parts, numbers_of(labels[name])[known], chosen)
 
 
 def _add_output(

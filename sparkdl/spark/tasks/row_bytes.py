@@ -21,11 +21,11 @@ from sparkdl.arrays import Array
 from sparkdl.decoding.columns import (
     decode_features,
     decode_flags,
-    decode_labels,
     decode_weights,
     distinct,
     split_error,
 )
+from sparkdl.decoding.labels import LabelPart, decode_labels
 from sparkdl.decoding.layout import KINDS, VALID, Decoded, Layout, check_rows
 from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.spark.tasks.collector import spare_modules
@@ -52,31 +52,6 @@ class FeaturesPart:
     layout: Layout
     dtype: str
     files: bool = False
-
-
-@dataclass(frozen=True)
-class LabelPart:
-    """A part of the labels.
-
-    Attributes
-    ----------
-    column : str
-        The user's name of the column.
-    is_list : bool
-        Whether it holds a list of labels a row.
-    outputs : int
-        Of the network; as many labels are in a list.
-    classes : tuple of int or None
-        The least and the greatest label where only classes will do and the loss takes other numbers too.
-    optional : bool
-        Whether a row may lack it, as one of several.
-    """
-
-    column: str
-    is_list: bool
-    outputs: int
-    classes: tuple[int, int] | None = None
-    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -187,9 +162,7 @@ def _rows(
         features[name] = decode_features(columns, part.layout)
     for name, label in intake.labels.items():
         read[label.column] = batch.column(f"labels/{name}")
-        labels[name] = decode_labels(
-            read[label.column], label.column, label.outputs, label.classes, optional=label.optional
-        )
+        labels[name] = decode_labels(read[label.column], label, features)
     if intake.weight:
         read[intake.weight] = batch.column("weight")
         others.append(decode_weights(batch.column("weight"), intake.weight))
@@ -216,8 +189,11 @@ def _rows(
     validation = next(rest) if intake.validation else np.zeros(len(weights), bool)
     values = {name: _flat(kept(decoded)) for name, decoded in features.items()}
     targets = {name: _flat(kept(decoded)) for name, decoded in labels.items()}
-    numbers = np.concatenate([*targets.values(), weights[:, None], validation[:, None]], axis=1)
-    hashed = ((values[name], part.layout.dtype) for name, part in intake.features.items())
+    of_steps = [array for array in targets.values() if isinstance(array, RaggedRows)]
+    of_rows = [array for array in targets.values() if not isinstance(array, RaggedRows)]
+    numbers = np.concatenate([*of_rows, weights[:, None], validation[:, None]], axis=1)
+    hashed = [(values[name], part.layout.dtype) for name, part in intake.features.items()]
+    hashed += [(array, "float64") for array in of_steps]
     stored = {name: _binary(array) for name, array in values.items()}
     for name, part in intake.features.items():
         if part.files:

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from sparkdl.arrays import FEATURES, INTEGERS, LABEL, Array, Parts, kept_dtype
-from sparkdl.decoding.ragged_rows import RaggedRows
+from sparkdl.decoding.ragged_rows import RaggedRows, numbers_of
 from sparkdl.layers.ragged import Ragged
 
 Item = TypeVar("Item")
@@ -29,7 +29,8 @@ class Rows(NamedTuple):
     features : dict of arrays (n, *shape)
         By the name of the network's input; perhaps ImageFiles or RaggedRows, of which batches hold Ragged.
     labels : dict of arrays (n,) or (n, outputs)
-        By the name of the network's output.
+        By the name of the network's output; RaggedRows of such where each step has a label, of which batches hold
+        Ragged.
     weights : array (n,)
         Sample weights.
     """
@@ -79,7 +80,7 @@ class Shard:
     def from_arrays(cls, features: Any, labels: Any, weights: Any = None) -> Shard:
         """A shard of arrays: features (n, *input_shape), labels (n,) or (n, outputs), weights (n,), by default 1.
 
-        Features and labels may be mappings of such arrays by the names of their parts; features may be RaggedRows.
+        Features and labels may be mappings of such arrays by the names of their parts, and RaggedRows.
 
         Raises
         ------
@@ -141,13 +142,16 @@ class Shard:
         return found
 
     def padded_to(self, steps: Mapping[str, int]) -> Shard:
-        """The same rows, whose parts of any length a batch pads to so many steps, by name."""
-        chunks = [
-            chunk._replace(
-                features=chunk.features | {name: chunk.features[name].padded_to(steps[name]) for name in steps}
-            )
-            for chunk in self.chunks
-        ]
+        """The same rows, whose parts of any length a batch pads to so many steps, by name; labels to the most."""
+
+        def padded(parts: Parts, steps: Mapping[str, int]) -> Parts:
+            return parts | {name: parts[name].padded_to(count) for name, count in steps.items()}
+
+        most = max(steps.values(), default=0)  # one of them is that of the input that the labels are as long as
+        chunks = []
+        for chunk in self.chunks:
+            of_steps = {name: most for name, part in chunk.labels.items() if isinstance(part, RaggedRows)}
+            chunks.append(chunk._replace(features=padded(chunk.features, steps), labels=padded(chunk.labels, of_steps)))
         return Shard(chunks, self._keys)
 
 
@@ -192,16 +196,16 @@ def check_numbers(rows: Rows, dtype: str) -> int:
         A label or a weight is larger than what training keeps it in can hold.
     """
     kept = np.dtype(kept_dtype(dtype))
-    for name, values in [*(("Labels", labels) for labels in rows.labels.values()), ("Weights", rows.weights)]:
+    for name, values in [*(("Labels", numbers_of(part)) for part in rows.labels.values()), ("Weights", rows.weights)]:
         largest = float(np.nanmax(np.abs(values), initial=0))  # NaN where a row lacks one of several labels
         if largest > float(np.finfo(kept).max):
             raise ValueError(f"{name} must be numbers that {kept} holds, received {largest:g}; scale or mend them.")
     return int(np.count_nonzero(rows.weights.astype(kept)))
 
 
-def lost_digits(labels: Array, dtype: str) -> str | None:
+def lost_digits(labels: Any, dtype: str) -> str | None:
     """What becomes of a label that training cannot hold to the unit, as of seconds since 1970 in float32, if one is."""
-    kept = np.dtype(kept_dtype(dtype))
+    kept, labels = np.dtype(kept_dtype(dtype)), numbers_of(labels)
     if labels.dtype.kind != "f" or labels.dtype.itemsize <= kept.itemsize:
         return None
     changed = labels[np.abs(labels.astype(kept).astype(labels.dtype) - labels) >= 0.5]

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from sparkdl.layers.base import Context, Weights
-from sparkdl.layers.ragged import Ragged
+from sparkdl.layers.ragged import Ragged, cast, values_of
 from sparkdl.layers.steps import of_steps, steps_of
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective, Workers
@@ -63,15 +63,16 @@ def make_probe(network: BaseNetwork, objective: Objective, dtype: str | None = N
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), before)
         row_weights = rows.weights.astype(wide)
         shares = objective.shares(rows.labels, row_weights, lambda own: own)
-        total = jnp.where(row_weights.sum() > 0, row_weights.sum(), 1)
         context = Context(jax.random.fold_in(jax.random.key(seed), step), row_weights)
         x = network.read(rows.features, dtype or wide)
         outputs, kept = network.train_forward(weights, x, context)
-        y = network.named(jax.tree.map(lambda array: array.astype(wide), outputs))
+        y = network.named(cast(outputs, wide))
         delta = network.joined(objective.delta(y, rows.labels, row_weights, shares, Workers()))
-        dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, outputs)
+        dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, values_of(outputs))
         _, sums = network.train_backward(weights, x, outputs, dy, kept, context, False)
 
+        weight = objective.totals(y, rows.labels, row_weights, shares, Workers())[2]
+        total = jnp.where(weight > 0, weight, 1)
         learned = network.learned(before)
         pull = jax.grad(lambda part: jnp.asarray(network.penalty(updated(before, part)), wide))(learned)
         gradient = jax.tree.map(lambda part, own: part.astype(wide) / total + own, sums, pull)

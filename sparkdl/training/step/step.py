@@ -18,6 +18,7 @@ from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
 from sparkdl.layers.factored import is_factored, multiplied
+from sparkdl.layers.ragged import cast, values_of
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective, Workers
 from sparkdl.optimizers import Optimizer
@@ -164,9 +165,9 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
             own_key = jax.random.fold_in(key, part)
             context = Context(own_key, row_weights, axis, platform == "cpu", program.apart)
             outputs, kept = network.train_forward(weights, x, context)
-            y = network.named(jax.tree.map(lambda array: array.astype(wide), outputs))
+            y = network.named(cast(outputs, wide))
             delta = network.joined(objective.delta(y, rows.labels, row_weights, shares, Workers(axis)))
-            dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, outputs)
+            dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, values_of(outputs))
             _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
             gradient = jax.tree.map(lambda part: part if part.dtype == INTEGERS else part.astype(wide), gradient)
             statistics = network.new_statistics(state.weights, kept)

@@ -1,0 +1,103 @@
+"""Labels from Arrow to NumPy: one of a row, several of it, or one for each step of rows of any length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from sparkdl.decoding.arrow_types import is_number
+from sparkdl.decoding.columns import typed
+from sparkdl.decoding.layout import KINDS, NULL, VALID, WIDTH, Decoded
+from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
+from sparkdl.decoding.ragged_rows import RaggedRows
+
+
+@dataclass(frozen=True)
+class LabelPart:
+    """A part of the labels.
+
+    Attributes
+    ----------
+    column : str
+        The user's name of the column.
+    outputs : int
+        Of the network; as many labels are in a list.
+    is_list : bool
+        Whether it holds a list of labels a row, or a step.
+    classes : tuple of int or None
+        The least and the greatest label where only classes will do and the loss takes other numbers too.
+    optional : bool
+        Whether a row may lack it, as one of several.
+    follows : str
+        The part of the features that has a label for each step; "" where a row has one.
+    """
+
+    column: str
+    outputs: int
+    is_list: bool = False
+    classes: tuple[int, int] | None = None
+    optional: bool = False
+    follows: str = ""
+
+
+def decode_labels(column: pa.Array, part: LabelPart, features: Mapping[str, Decoded] | None = None) -> Decoded:
+    """(n,) of float64 from numbers, (n, outputs) from lists and Vectors, which must be as long.
+
+    Where each step has a label, RaggedRows of these, as long as the features; NaN is a step that has none, for which
+    the column holds null. So is a row without one of several labels.
+
+    Raises
+    ------
+    ValueError
+        A number is no whole one within `classes`.
+    """
+    if part.follows:
+        return _of_steps(column, part, (features or {})[part.follows])
+    if part.optional:
+        found = decode_labels(column, replace(part, optional=False))
+        missing = found.status == NULL
+        values = np.where(missing.reshape(-1, *[1] * (found.values.ndim - 1)), np.nan, found.values)
+        return found._replace(values=values, status=np.where(missing, VALID, found.status).astype(np.uint8))
+    column, subject = typed(column), f"labelCol {part.column!r}"
+    if is_number(column.type):
+        decoded = decode_scalars(column, subject, "float64")
+        if part.classes:
+            least, most = part.classes
+            wrong = decoded.values[~np.isin(decoded.values, range(least, most + 1))]
+            if len(wrong):
+                raise ValueError(
+                    f"{subject} must hold classes from {least} to {most}, since the network has one output, received "
+                    f"{wrong[0]:.15g}; index the classes, or train a DeepEstimator on labels that are no classes."
+                )
+        return decoded
+    must = f"hold {part.outputs} labels a row, since the network has {part.outputs} outputs"
+    return decode_numbers(column, subject, (part.outputs,), "float64", must)
+
+
+def _of_steps(column: pa.Array, part: LabelPart, features: Decoded) -> Decoded:
+    """Lists with an item for each step, of which each is decoded as a row's label that may be missing."""
+    column, subject, wanted = typed(column), f"labelCol {part.column!r}", features.values.lengths
+    lengths = row_widths(column, subject)
+    steps = decode_labels(column.flatten(), replace(part, follows="", optional=True))
+    row_of = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    status = np.where(lengths < 0, VALID if part.optional else NULL, VALID).astype(np.uint8)
+    status[(lengths >= 0) & (lengths != wanted) & (features.status == VALID)] = WIDTH
+    bad = np.flatnonzero(steps.status)[::-1]
+    status[row_of[bad]] = steps.status[bad]  # that of the first, which comes last
+    values = np.full((wanted.sum(), *steps.values.shape[1:]), np.nan)
+    known = (status == VALID) & (lengths == wanted)
+    values[np.repeat(known, wanted)] = steps.values[known[row_of]]
+
+    def problem(row: int) -> str:
+        if status[row] == WIDTH and lengths[row] != wanted[row]:
+            return (
+                f"{subject} must hold one label for each step of the row, received {lengths[row]} for {wanted[row]} "
+                "steps"
+            )
+        wrong = bad[row_of[bad] == row]
+        return steps.problem(int(wrong[-1])) if len(wrong) else f"{subject} holds {KINDS[status[row]]}"
+
+    return Decoded(RaggedRows(values, wanted), status, problem)
