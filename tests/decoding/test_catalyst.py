@@ -11,7 +11,8 @@ import pytest
 from catalyst_bytes import CODES, as_bytes
 
 from sparkdl.decoding.catalyst import matrix, unpack_column
-from sparkdl.decoding.columns import decode_features, decode_labels
+from sparkdl.decoding.columns import decode_features
+from sparkdl.decoding.labels import LabelPart, decode_labels
 from sparkdl.decoding.layout import Layout, check_rows
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -118,7 +119,7 @@ def test_labels_and_one_of_several_columns_may_come_as_bytes() -> None:
     decoded = decode_features(columns, layout)
     np.testing.assert_array_equal(decoded.values, np.hstack([ROWS, np.arange(7)[:, None], ROWS]))
     assert decoded.widths is not None and decoded.widths.tolist() == [[WIDTH, 1, WIDTH]] * 7
-    np.testing.assert_array_equal(decode_labels(as_bytes(GOOD["sparse"]), "y", WIDTH).values, ROWS)
+    np.testing.assert_array_equal(decode_labels(as_bytes(GOOD["sparse"]), LabelPart("y", WIDTH)).values, ROWS)
 
 
 def test_a_refusal_shows_the_row_that_the_bytes_hold() -> None:

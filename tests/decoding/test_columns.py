@@ -14,10 +14,11 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from sparkdl.decoding.columns import decode_features, decode_flags, decode_labels, decode_weights
+from sparkdl.decoding.columns import decode_features, decode_flags, decode_weights
+from sparkdl.decoding.labels import LabelPart, decode_labels
 from sparkdl.decoding.layout import KINDS, Decoded, Layout, check_rows
 from sparkdl.spark.tasks.pandas_columns import from_pandas
-from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes, prepared, row_keys
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, merged_notes, prepared, row_keys
 
 NAN, INFINITY = float("nan"), float("inf")
 VECTOR = pa.struct(
@@ -166,7 +167,7 @@ def test_nulls_outside_of_a_slice_do_not_matter() -> None:
 def test_rows_that_are_all_null_are_so_without_a_type_too(column: pa.Array) -> None:
     together = Layout(("a", "b"), (4,), "float32", param="featuresCols")
     features = decode_features([column], SQUARE), decode_features([column, column], together)
-    for decoded in (*features, decode_labels(column, "y", 1)):
+    for decoded in (*features, decode_labels(column, LabelPart("y", 1))):
         assert statuses(decoded) == ["null", "null"]
 
 
@@ -207,8 +208,8 @@ def test_columns_of_other_types_are_refused(columns: list[pa.Array], params: dic
 
 def test_an_array_without_any_buffer_holds_no_rows() -> None:
     assert decode_features([pa.array([], pa.binary())], SQUARE).values.shape == (0, 2, 2)
-    assert decode_labels(pa.array([], pa.float64()), "y", 1).values.shape == (0,)
-    assert decode_labels(pa.array([], pa.list_(pa.float64())), "y", 3).values.shape == (0, 3)
+    assert decode_labels(pa.array([], pa.float64()), LabelPart("y", 1)).values.shape == (0,)
+    assert decode_labels(pa.array([], pa.list_(pa.float64())), LabelPart("y", 3)).values.shape == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_an_array_without_any_buffer_holds_no_rows() -> None:
     ],
 )
 def test_labels_are_numbers_or_as_many_as_the_outputs(column: pa.Array, outputs: int, expected: Any) -> None:
-    assert decode_labels(column, "y", outputs).values.tolist() == expected
+    assert decode_labels(column, LabelPart("y", outputs)).values.tolist() == expected
 
 
 def test_weights_and_flags_are_those_of_the_slice() -> None:
@@ -253,7 +254,7 @@ def refused(parts: list[Decoded], columns: dict[str, pa.Array]) -> str:
 def test_a_refusal_names_column_problem_and_row() -> None:
     columns = {"x": pa.array([[1.0, 2.0], [3.0, NAN]]), "y": pa.array([None, 5.0]), "z": pa.array([b"0123456789"] * 2)}
     layout = Layout(("x",), (2,), "float32")
-    parts = [decode_features([columns["x"]], layout), decode_labels(columns["y"], "y", 1)]
+    parts = [decode_features([columns["x"]], layout), decode_labels(columns["y"], LabelPart("y", 1))]
     assert check_rows(parts, columns, None).tolist() == [1, 2]
     sentence = (
         "labelCol 'y' holds null, as in the row (x: [1.0, 2.0], y: None, z: b'01234567'... of 10 bytes); mend it."
@@ -264,7 +265,7 @@ def test_a_refusal_names_column_problem_and_row() -> None:
         part = decode_features([vectors["x"][row:]], layout)
         assert f"holds NaN, as in the row (x: {shown});" in refused([part], {"x": vectors["x"][row:]})
     later = {name: column[1:] for name, column in columns.items()}
-    parts = [decode_features([later["x"]], layout), decode_labels(later["y"], "y", 1)]
+    parts = [decode_features([later["x"]], layout), decode_labels(later["y"], LabelPart("y", 1))]
     assert refused(parts, later).startswith("featuresCol 'x' holds NaN, as in the row (x: [3.0, nan]")
 
 
@@ -273,7 +274,7 @@ def test_a_refusal_names_column_problem_and_row() -> None:
 
 def intake_of(layout: Layout, dtype: str, **others: Any) -> Intake:
     """Of features in columns that this layout names, and labels in y."""
-    return Intake({"features": FeaturesPart(layout, dtype)}, {"label": LabelPart("y", False, 1)}, **others)
+    return Intake({"features": FeaturesPart(layout, dtype)}, {"label": LabelPart("y", 1)}, **others)
 
 
 INTAKE = intake_of(Layout(("x",), (4,), "float32"), "float32", weight="w", validation="v")
@@ -321,7 +322,7 @@ def test_every_part_of_a_row_is_prepared_and_counts_for_its_key() -> None:
     """Features of two parts, pixels and integers, and labels of two."""
     layouts = Layout(("x",), (2,), "float32", binary="raw"), Layout(("a", "b"), (2,), "int32", "featuresCols")
     parts = {"photo": FeaturesPart(layouts[0], "uint8"), "places": FeaturesPart(layouts[1], "int32")}
-    labels = {"kind": LabelPart("k", False, 3), "price": LabelPart("p", True, 2)}
+    labels = {"kind": LabelPart("k", 3), "price": LabelPart("p", 2, is_list=True)}
     columns: dict[str, Any] = {
         "features/photo/0": pa.array([b"\1\2", b"\1\2", b"\1\3", b"\1\2", b"\1\2"]),
         "features/places/0": pa.array([7, 8, 7, 7, 7], pa.int64()),

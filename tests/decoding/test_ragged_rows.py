@@ -12,9 +12,10 @@ from catalyst_bytes import as_bytes
 
 from sparkdl.decoding.columns import decode_features
 from sparkdl.decoding.hashing import hash_strings
+from sparkdl.decoding.labels import LabelPart, decode_labels
 from sparkdl.decoding.layout import KINDS, Decoded, Layout
 from sparkdl.decoding.ragged_rows import RaggedRows
-from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, merged_notes, prepared, row_keys
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, merged_notes, prepared, row_keys
 
 NAN = float("nan")
 ROWS = [[3, 0], [], [7], [1, 1, 2, 5, 0]]
@@ -108,7 +109,7 @@ def test_other_columns_are_refused(columns: list[pa.Array], received: str) -> No
 
 # Preparation
 
-INTAKE = Intake({"history": FeaturesPart(IDS, "int32")}, {"label": LabelPart("y", False, 1)})
+INTAKE = Intake({"history": FeaturesPart(IDS, "int32")}, {"label": LabelPart("y", 1)})
 
 
 def batch(column: pa.Array) -> pa.RecordBatch:
@@ -151,3 +152,34 @@ def test_bad_rows_are_noted_or_refused() -> None:
     (note,) = prepared(iter([strange]), INTAKE)
     with pytest.raises(ValueError, match=re.escape("received 9; index them so") + r".*in the row \(x: \[9\], y: 0.0\)"):
         merged_notes(note["note"].to_pylist(), INTAKE)
+
+
+def test_labels_of_steps_are_as_long_as_the_features() -> None:
+    features = {"history": decode_features([pa.array([[1, 2, 3], [4], None, [1, 2], [], [3, 2], [1]])], IDS)}
+    column = pa.array([[0.5, None, 2.0], None, [1.0], [3.0], [], [4.0, float("nan")], [6.0]])
+    part = LabelPart("y", 1, follows="history")
+    decoded = decode_labels(column, part, features)
+    assert [KINDS[code] for code in decoded.status] == [
+        "valid",
+        "null",
+        "valid",
+        "wrong width",
+        "valid",
+        "NaN",
+        "valid",
+    ]
+    assert decoded.values.lengths.tolist() == features["history"].values.lengths.tolist() == [3, 1, 0, 2, 0, 2, 1]
+    np.testing.assert_array_equal(decoded.values.values, [0.5, np.nan, 2, *[np.nan] * 5, 6])
+    assert decoded.problem(3) == "labelCol 'y' must hold one label for each step of the row, received 1 for 2 steps"
+    assert "holds NaN" in decoded.problem(5) and "holds null" in decoded.problem(1)
+    several = decode_labels(column, LabelPart("y", 1, follows="history", optional=True), features)
+    assert KINDS[several.status[1]] == "valid" and np.isnan(several.values[np.array([1])].values).all()
+
+
+def test_several_labels_of_a_step() -> None:
+    features = {"history": decode_features([pa.array([[1, 2], [3]])], IDS)}
+    column = pa.array([[[1.0, 2.0], None], [[3.0]]])
+    decoded = decode_labels(column, LabelPart("y", 2, True, follows="history"), features)
+    np.testing.assert_array_equal(decoded.values.values, [[1, 2], [np.nan] * 2, [np.nan] * 2])
+    assert [KINDS[code] for code in decoded.status] == ["valid", "wrong width"]
+    assert "must hold 2 labels" in decoded.problem(1)
