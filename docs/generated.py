@@ -16,6 +16,7 @@ PUBLIC = (
     "sparkdl.spark",
     "sparkdl.spark.summary",
     "sparkdl.network",
+    "sparkdl.stepping",
     "sparkdl.weights",
     "sparkdl.layers",
     "sparkdl.losses",

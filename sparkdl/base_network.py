@@ -14,9 +14,10 @@ import jax
 from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.drawing import boxes, figure, mermaid
 from sparkdl.layers.base import Array, Shape, Weights
-from sparkdl.layers.composite import Composite, Leaf, own_shape
+from sparkdl.layers.composite import Leaf, own_shape
 from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
 from sparkdl.specs import FORMAT
+from sparkdl.stepping import Stepped
 from sparkdl.transfer import started_from
 from sparkdl.weights import count_weights, named_arrays
 
@@ -27,17 +28,12 @@ WIDEST = 72  # characters of a layer, and of what it reads, in a summary
 
 
 @dataclass(frozen=True)
-class BaseNetwork(Composite):
+class BaseNetwork(Stepped):
     """Base of `Network` and `Graph`: all that training, scoring and saving know of a network.
 
     x  the array of the only input, or a tuple of those of all inputs, in their order
     y  the array of the only output, or a tuple likewise
     """
-
-    @property
-    @abstractmethod
-    def input_shapes(self) -> dict[str, Shape]:
-        """Shape of a row of every part of the features that the network reads, by name."""
 
     @property
     @abstractmethod
@@ -211,13 +207,6 @@ class BaseNetwork(Composite):
                 above = [self.names[source - self.entries] for source in child.sources if source >= self.entries]
                 found.update(above)
         return found
-
-    def row_shape(self, given: Any = None) -> Any:
-        """Shape of a row of x: the given one, or that of the network's own inputs."""
-        if given is not None:
-            return given
-        shapes = tuple(self.input_shapes.values())
-        return shapes[0] if len(shapes) == 1 else shapes
 
     def _summary(self, header: tuple[str, ...], before: list[tuple[str, ...]], cells: list[tuple[str, ...]]) -> str:
         """A table of layers: `cells` under `header`, output shape, number of weights and multiply-adds for one row."""

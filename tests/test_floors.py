@@ -24,6 +24,7 @@ FLOORS = {
     "objective.py": 1,
     "contract.py": 1,
     "models": 1,
+    "stepping.py": 1,
     "transfer.py": 1,
     "training": 2,  # the process that trains
     "launch": 3,  # the task that starts it

@@ -54,6 +54,9 @@ class Context:
         Whether the gradient of a kernel may be handed over as `Factored`.
     apart : bool
         Whether that of a table may be handed over as `TableRows`.
+    states : Any
+        What layers over time go on from, in the structure of `Layer.first_state`, where x is a segment of longer rows;
+        None where rows are whole. It is a constant: nothing is derived by it.
     """
 
     key: Array
@@ -61,14 +64,20 @@ class Context:
     axis: str | None = None
     factored: bool = False
     apart: bool = False
+    states: Any = None
 
     def sum_over_workers(self, value: Array) -> Array:
         """The sum of every worker's `value`; a layer that needs one is given its worker's whole batch at once."""
         return value if self.axis is None else lax.psum(value, self.axis)
 
-    def at(self, index: int) -> Context:
-        """The context of the `index`-th layer of a network: the same, with a key of its own."""
-        return replace(self, key=jax.random.fold_in(self.key, index))
+    def at(self, index: int, name: str) -> Context:
+        """The context of the `index`-th layer of a network: the same, with a key and a state of its own."""
+        states = None if self.states is None else self.states.get(name)
+        return replace(self, key=jax.random.fold_in(self.key, index), states=states)
+
+
+class CannotCarry(ValueError):
+    """A layer needs the whole of a row, and so cannot go on from one segment of it to the next."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,8 @@ class Layer(Spec):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         refuse_stale(cls, Layer, "forward", "delta", "gradient", "train_forward", "train_delta", "train_gradient")
-        refuse_stale(cls, Layer, "train_forward", "train_delta", "train_gradient")
+        refuse_stale(cls, Layer, "forward", "first_state", "forward_from")
+        refuse_stale(cls, Layer, "train_forward", "train_delta", "train_gradient", "new_state")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -193,15 +203,68 @@ class Layer(Spec):
         """The weights as an update leaves them: by default as they are."""
         return weights
 
+    # Segments of rows of any length, one after the other. A state is whatever a layer hands from one to the next, in
+    # arrays of as many rows; most layers take each step by itself and hand on nothing.
+
+    def first_state(
+        self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None
+    ) -> Any:  # of rows of any length
+        """The state before the first step.
+
+        Parameters
+        ----------
+        rows : int
+            In a batch.
+        input_shape : tuple
+            Of a row, or several of a layer that reads several arrays; with None in place of the steps.
+        dtype : dtype
+            Of the computation.
+        longest : int, optional
+            Steps that will come at most, for a layer that keeps them all, as one that attends does.
+
+        Returns
+        -------
+        pytree of arrays
+            {} of a layer that takes each step by itself; of one made of layers a dict by their names.
+
+        Raises
+        ------
+        CannotCarry
+            The layer, or one within it, needs the whole of a row; a ValueError.
+        """
+        if self.each_step:
+            return {}
+        raise CannotCarry(
+            f"{type(self).__name__} needs the whole of every row and so cannot go from one segment of it to the next; "
+            "go on with whole rows, or take the layers before it, as up_to gives them."
+        )
+
+    def forward_from(self, weights: Weights, state: Any, x: Any) -> tuple[Any, Any]:
+        """(y, the state after it) of the next segment of every row, which may be empty; as `forward` of whole rows.
+
+        Parameters
+        ----------
+        weights : dict of arrays
+        state : Any
+            After the segment before, or `first_state`. Where a row has ended, it stays as it is.
+        x : Ragged or Array, shape (batch, steps, ...)
+        """
+        return self.forward(weights, x), state
+
     # A training step. `kept` is whatever the forward pass hands to the way back; most layers keep nothing.
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Any]:
-        """(y, kept) in training; `forward` unless a layer trains otherwise than it infers, or keeps something."""
-        return self.forward(weights, x), None
+        """(y, kept) in training; `forward` unless a layer trains otherwise than it infers, or keeps something.
+
+        Of a segment it goes on from `context.states`, as `forward_from` does.
+        """
+        if context.states is None:
+            return self.forward(weights, x), None
+        return self.forward_from(weights, context.states, x)
 
     def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Array:
         """dL/dx in training: `delta`, or derived from a `train_forward` that the layer has."""
-        if type(self).train_forward is Layer.train_forward:
+        if type(self).train_forward is Layer.train_forward and context.states is None:
             return self.delta(weights, x, y, dy)
 
         def y_of(values: Any) -> Any:
@@ -211,7 +274,7 @@ class Layer(Spec):
 
     def train_gradient(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
         """dL/dweights in training: `gradient`, or derived from a `train_forward` that the layer has."""
-        if type(self).train_forward is Layer.train_forward:
+        if type(self).train_forward is Layer.train_forward and context.states is None:
             return self.gradient(weights, x, y, dy)
         return jax.vjp(lambda own: values_of(self.train_forward(own, x, context)[0]), weights)[1](dy)[0]
 
@@ -229,6 +292,19 @@ class Layer(Spec):
     def new_statistics(self, weights: Weights, kept: Any) -> Weights:
         """The running statistics after a training step, in their place in `weights`."""
         return {}
+
+    def new_state(self, state: Any, kept: Any) -> Any:
+        """The state after a segment that training went over from `state`, which its context had as `states`.
+
+        Raises
+        ------
+        NotImplementedError
+            The layer has a state and a `train_forward`, whose `kept` it alone knows, but does not say.
+        """
+        if type(self).train_forward is Layer.train_forward:
+            return kept
+        kind = type(self).__name__
+        raise NotImplementedError(f"{kind} writes train_forward, and so must write new_state, as it carries a state.")
 
 
 @dataclass(frozen=True)

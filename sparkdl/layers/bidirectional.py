@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from sparkdl.layers.base import Layer
+from sparkdl.layers.base import CannotCarry, Layer
 from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.merge import Concatenate, Merge
 from sparkdl.layers.recurrent import Recurrent
@@ -59,6 +60,12 @@ class Bidirectional(Composite):
         learns = self.trainable and self.layer.trainable
         one, other = (replace(self.layer, backwards=back, trainable=learns) for back in (False, True))
         return Child("forward", one, (0,)), Child("backward", other, (0,)), Child("merge", self.merge, (1, 2))
+
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        raise CannotCarry(
+            "Bidirectional goes over every row from its end, too, and so cannot go from one segment of it to the next; "
+            f"use its layer alone, {type(self.layer).__name__}(...)."
+        )
 
     def _subject(self, index: int) -> str:
         return ("layer", "layer", "merge")[index]

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from sparkdl.layers import steps
-from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
+from sparkdl.layers.base import Array, CannotCarry, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.factored import added
-from sparkdl.layers.ragged import is_ragged, values_of
+from sparkdl.layers.ragged import is_ragged, reads_ragged, values_of
 from sparkdl.places import place_of
 from sparkdl.weights import updated
 
@@ -229,6 +229,31 @@ class Composite(Layer):
             values.append(steps.forward(child.layer, weights.get(child.key, {}), read_by(child, values)))
         return self._left(values)
 
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        """By name, of the children that read rows of any length and carry something; the others are not in it."""
+        shapes, found = self.shapes(input_shape), {}
+        for index, child in enumerate(self.children):
+            read = read_by(child, shapes)
+            try:
+                state = child.layer.first_state(rows, read, dtype, longest) if reads_ragged(read) else {}
+            except CannotCarry as error:
+                raise CannotCarry(f"{self._subject(index)}: {error}") from None
+            if jax.tree.leaves(state):
+                found[child.name] = state
+        return found
+
+    @jitted
+    def forward_from(self, weights: Weights, state: Any, x: Any) -> tuple[Any, Any]:
+        values, after = self._entered(x), {}
+        for child in self.children:
+            own, read = weights.get(child.key, {}), read_by(child, values)
+            if child.name in state:
+                y, after[child.name] = child.layer.forward_from(own, state[child.name], read)
+            else:
+                y = steps.forward(child.layer, own, read)
+            values.append(y)
+        return self._left(values), after
+
     def activations(self, weights: Weights, x: Any, paths: Collection[str]) -> tuple[Any, dict[str, Array]]:
         """y, and what the layers of these `paths` put out on the way; ValueError if one is none of the network's."""
         self.check_paths(paths)
@@ -250,7 +275,8 @@ class Composite(Layer):
         values, kept = self._entered(x), []
         for index, child in enumerate(self.children):
             read = read_by(child, values)
-            y, own = steps.train_forward(child.layer, weights.get(child.key, {}), read, context.at(index))
+            own_context = context.at(index, child.name)
+            y, own = steps.train_forward(child.layer, weights.get(child.key, {}), read, own_context)
             values.append(y)
             kept.append((read, y, own))
         return self._left(values), kept
@@ -297,7 +323,7 @@ class Composite(Layer):
                 written,
                 _sum(arrived),
                 own_kept,
-                context.at(index),
+                context.at(index, child.name),
                 any(wanted[source] for source in child.sources),
             )
             if child.key in learned:
@@ -336,6 +362,10 @@ class Composite(Layer):
             if values := child.layer.new_statistics(before, own_kept):
                 found[child.key] = values
         return found
+
+    def new_state(self, state: Any, kept: Any) -> Any:
+        found = {child.name: (child.layer, own) for child, (_, _, own) in zip(self.children, kept, strict=True)}
+        return {name: found[name][0].new_state(before, found[name][1]) for name, before in state.items()}
 
     def replaced(self, layers: Mapping[str, Layer]) -> Self:
         """The same with other layers in place of some children, by name; the names stay.

@@ -212,6 +212,7 @@ class DropConnect(Composite):
         return dx, self._thinned(gradient, context)
 
     train_delta, train_gradient = Composite.train_delta, Composite.train_gradient  # which ask train_backward
+    new_state = Composite.new_state
 
     def _thinned(self, weights: Weights, context: Context) -> Weights:
         """The weights with some dropped: the same for weights and for their gradient, which is 0 there."""

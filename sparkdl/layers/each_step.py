@@ -58,6 +58,11 @@ class EachStep(Chain):
     def forward(self, weights: Weights, x: Any) -> Any:
         return steps.rejoined(Chain.forward(self, weights, steps.steps_of(x)), x)
 
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return {}  # to the layers a step is a whole row
+
+    forward_from = Layer.forward_from
+
     def activations(self, weights: Weights, x: Any, paths: Collection[str]) -> tuple[Any, dict[str, Array]]:
         y, found = super().activations(weights, steps.steps_of(x), paths)
         return steps.rejoined(y, x), {path: steps.rejoined(value, x) for path, value in found.items()}
@@ -74,6 +79,7 @@ class EachStep(Chain):
         return super().new_statistics(weights, kept[1])
 
     train_delta, train_gradient = Chain.train_delta, Chain.train_gradient  # which ask train_backward
+    new_state = Layer.new_state  # which none asks for
 
     def train_backward(
         self, weights: Weights, x: Any, y: Any, dy: Any, kept: Any, context: Context, wants_delta: bool

@@ -45,6 +45,20 @@ class Ragged:
         lengths = jnp.asarray(self.lengths)
         return jnp.arange(self.values.shape[1], dtype=lengths.dtype)[None] < lengths[:, None]
 
+    def between(self, start: int, stop: int) -> Ragged:
+        """A segment of every row: its steps from `start` on, up to `stop`, of which a row that ends before has fewer.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparkdl.layers import Ragged
+        >>> x = Ragged(np.array([[3, 7, 7, 1], [5, 4, 6, 0]], "int32"), np.array([4, 3], "int32"))
+        >>> x.between(2, 4).lengths.tolist(), x.between(2, 4).values.tolist()
+        ([2, 1], [[7, 1], [6, 0]])
+        """
+        values = self.values[:, start:stop]
+        return Ragged(values, jnp.clip(jnp.asarray(self.lengths) - start, 0, values.shape[1]))
+
     def astype(self, dtype: Any) -> Ragged:
         """The same with values of another dtype."""
         return replace(self, values=self.values.astype(dtype))
@@ -98,6 +112,11 @@ def abstract_rows(count: int, shape: Sequence[Any], dtype: Any) -> Any:
     return Ragged(jax.ShapeDtypeStruct((count, STEPS, *shape[1:]), dtype), lengths)
 
 
+def reads_ragged(shapes: Any) -> bool:
+    """Whether rows of that shape, or of one of several shapes, are of any length."""
+    return any(map(is_ragged, _several(shapes)))
+
+
 def refuse_ragged(kind: str, shapes: Any) -> None:
     """Raise for a layer that does not take rows of any length.
 
@@ -113,11 +132,15 @@ def refuse_ragged(kind: str, shapes: Any) -> None:
     ValueError
         Rows of one of the shapes are of any length.
     """
-    several = shapes if any(isinstance(shape, tuple) for shape in shapes) else (shapes,)
-    for shape in several:
+    for shape in _several(shapes):
         if is_ragged(shape):
             raise ValueError(
                 f"{kind} expects rows of one length, received rows of any, {shape}; put LastStep, TimeMean or "
                 "TimeMax before it, or EmbeddingBag where they are categories, which make one vector of each row, or "
                 "write EachStep([...]) around it if it is meant for each step."
             )
+
+
+def _several(shapes: Any) -> Sequence[Any]:
+    """The shapes of a layer that reads several arrays, or the one of another."""
+    return shapes if any(isinstance(shape, tuple) for shape in shapes) else (shapes,)

@@ -19,7 +19,7 @@ from jax import lax
 
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import GlorotUniform, Initializer, Orthogonal
-from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.ragged import Ragged
 from sparkdl.specs import check_range
 
@@ -52,6 +52,29 @@ class Masks(NamedTuple):
 
     x: Array | None = None
     state: Array | None = None
+
+
+UNMASKED = Masks()
+
+
+class Ran(NamedTuple):
+    """What a pass over all steps leaves for the way back.
+
+    Attributes
+    ----------
+    y : Array, shape (steps, batch, units)
+    kept : Any
+        What `Recurrent.advance` kept, of all steps.
+    masks : Masks
+    start, end : State or None
+        Before and after a segment of rows; None of whole rows, which start at zeros.
+    """
+
+    y: Array
+    kept: Any
+    masks: Masks
+    start: State | None = None
+    end: State | None = None
 
 
 @dataclass(frozen=True)
@@ -135,23 +158,29 @@ class Recurrent(KernelLayer):
 
     # One step
 
-    def initial_state(self, batch: int, dtype: Any = float) -> State:
-        """The state before the first step, of so many rows: zeros (batch, units)."""
-        return (jnp.zeros((batch, self.units), dtype),) * self.states
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> State:
+        """Zeros, (rows, units) each; see `Layer.first_state`."""
+        if self.backwards:
+            kind = type(self).__name__
+            raise CannotCarry(
+                f"{kind}(backwards=True) begins at the end of every row and so cannot go from one segment of it to the "
+                f"next; use {kind}(...) without backwards."
+            )
+        return self._zeros(rows, dtype)
 
     @jitted
-    def step(self, weights: Weights, state: State, x: Array) -> tuple[State, Array]:
-        """(state, y) after one more step of every row.
+    def step(self, weights: Weights, state: State, x: Array) -> tuple[Array, State]:
+        """(y, state) after one more step of every row.
 
         Parameters
         ----------
         weights : dict of arrays
         state : tuple of arrays (batch, units)
-            After the step before, or `initial_state`.
+            After the step before, or `first_state`.
         x : Array, shape (batch, inputs)
         """
         state, _ = self._advanced(weights, state, x @ weights["kernel"], None)
-        return state, state[0]
+        return state[0], state
 
     @abstractmethod
     def advance(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
@@ -174,40 +203,50 @@ class Recurrent(KernelLayer):
 
     @jitted
     def forward(self, weights: Weights, x: Any) -> Any:
-        return self._rows(self._run(weights, x, Masks(), keep=False)[0], x)
+        return self._rows(self._run(weights, x).y, x)
+
+    @jitted
+    def forward_from(self, weights: Weights, state: State, x: Any) -> tuple[Any, State]:
+        ran = self._run(weights, x, start=state)
+        assert ran.end is not None
+        return self._rows(ran.y, x), ran.end
 
     @jitted
     def delta(self, weights: Weights, x: Any, y: Any, dy: Array) -> Array:
-        return self._back(weights, x, dy, (*self._run(weights, x, Masks(), keep=True), Masks()), True, False)[0]
+        return self._back(weights, x, dy, self._run(weights, x, keep=True), True, False)[0]
 
     @jitted
     def gradient(self, weights: Weights, x: Any, y: Any, dy: Array) -> Weights:
-        return self._back(weights, x, dy, (*self._run(weights, x, Masks(), keep=True), Masks()), False, True)[1]
+        return self._back(weights, x, dy, self._run(weights, x, keep=True), False, True)[1]
 
-    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Any]:
-        masks = self._masks(x, context)
-        y, kept = self._run(weights, x, masks, keep=True)
-        return self._rows(y, x), (y, kept, masks)
+    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Ran]:
+        ran = self._run(weights, x, self._masks(x, context), keep=True, start=context.states)
+        return self._rows(ran.y, x), ran
 
-    def train_delta(self, weights: Weights, x: Any, y: Any, dy: Array, kept: Any, context: Context) -> Array:
+    def train_delta(self, weights: Weights, x: Any, y: Any, dy: Array, kept: Ran, context: Context) -> Array:
         return self._back(weights, x, dy, kept, True, False)[0]
 
-    def train_gradient(self, weights: Weights, x: Any, y: Any, dy: Array, kept: Any, context: Context) -> Weights:
+    def train_gradient(self, weights: Weights, x: Any, y: Any, dy: Array, kept: Ran, context: Context) -> Weights:
         return self._back(weights, x, dy, kept, False, True)[1]
 
     def train_backward(
-        self, weights: Weights, x: Any, y: Any, dy: Array, kept: Any, context: Context, wants_delta: bool
+        self, weights: Weights, x: Any, y: Any, dy: Array, kept: Ran, context: Context, wants_delta: bool
     ) -> tuple[Array | None, Weights]:
         return self._back(weights, x, dy, kept, wants_delta, self.trainable)
 
-    def _run(self, weights: Weights, x: Any, masks: Masks, keep: bool) -> tuple[Array, Any]:
-        """(y, what `advance` kept) of all steps, (steps, batch, ...)."""
+    def new_state(self, state: State, kept: Ran) -> State:
+        assert kept.end is not None
+        return kept.end
+
+    def _run(
+        self, weights: Weights, x: Any, masks: Masks = UNMASKED, *, keep: bool = False, start: State | None = None
+    ) -> Ran:
+        """All steps, from zeros or of a segment from `start`; with what `advance` kept if it is to `keep` that."""
 
         def advance(state: State, step: tuple[Array, Array | None]) -> tuple[State, Any]:
             z, valid = step
-            state, kept = self._advanced(weights, state, z, masks.state)
-            state = _where(valid, state)
-            return state, (state[0], kept if keep else None)
+            new, kept = self._advanced(weights, state, z, masks.state)
+            return _where(valid, new, state), (_where(valid, new[:1])[0], kept if keep else None)
 
         def chunk(state: State, part: tuple[Array, Array | None]) -> tuple[State, Any]:
             x, valid = part
@@ -215,16 +254,17 @@ class Recurrent(KernelLayer):
             return lax.scan(advance, state, (z, valid), reverse=self.backwards)
 
         steps, valid = _steps(x, masks.x)
-        chunks, start = self._chunks(steps), self.initial_state(steps.shape[1], steps.dtype)
-        return _over(chunk, start, (steps, valid), chunks, self.backwards)[1]
+        first = self._zeros(steps.shape[1], steps.dtype) if start is None else start
+        end, (y, kept) = _over(chunk, first, (steps, valid), self._chunks(steps), self.backwards)
+        return Ran(y, kept, masks, start, None if start is None else end)
 
     def _back(
-        self, weights: Weights, x: Any, dy: Array, ran: Any, wants_delta: bool, wants_gradient: bool
+        self, weights: Weights, x: Any, dy: Array, ran: Ran, wants_delta: bool, wants_gradient: bool
     ) -> tuple[Any, Weights]:
-        """(dx or None, dweights or {}) from what `_run` gave, and the masks that it was given."""
+        """(dx or None, dweights or {}) from what `_run` gave; the state that it began with counts as a constant."""
         if not wants_delta and not wants_gradient:
             return None, {}
-        y, kept, masks = ran
+        y, masks = ran.y, ran.masks
         back = weights["recurrent"].T
 
         def retreat(dstate: State, step: tuple[Array, Moment, Array | None]) -> tuple[State, Any]:
@@ -241,9 +281,9 @@ class Recurrent(KernelLayer):
             return (dstate, total), flat(slopes[0]) @ weights["kernel"].T if wants_delta else None
 
         steps, valid = _steps(x, masks.x)
-        start = self.initial_state(steps.shape[1], y.dtype)
+        start = self._zeros(steps.shape[1], y.dtype)
         empty = jax.tree.map(jnp.zeros_like, weights) if wants_gradient else {}
-        known = (steps, _steps(dy)[0], Moment(y, self._before(y), kept), valid)
+        known = (steps, _steps(dy)[0], Moment(y, self._before(ran), ran.kept), valid)
         (_, gradient), dx = _over(chunk, (start, empty), known, self._chunks(steps), not self.backwards)
         if not wants_delta:
             return None, gradient
@@ -267,10 +307,13 @@ class Recurrent(KernelLayer):
         fewest = max(1, -(-count * numbers // CHUNK))
         return next((chunks for chunks in range(fewest, 2 * fewest) if count % chunks == 0), 1)
 
-    def _before(self, y: Array) -> Array:
+    def _zeros(self, rows: int, dtype: Any) -> State:
+        return (jnp.zeros((rows, self.units), dtype),) * self.states
+
+    def _before(self, ran: Ran) -> Array:
         """What the step before each put out."""
-        empty = jnp.zeros_like(y[:1])
-        return jnp.concatenate([y[1:], empty] if self.backwards else [empty, y[:-1]])
+        first = jnp.zeros_like(ran.y[:1]) if ran.start is None else ran.start[0][None]
+        return jnp.concatenate([ran.y[1:], first] if self.backwards else [first, ran.y[:-1]])
 
     def _rows(self, y: Array, x: Any) -> Any:
         """y as x is."""
@@ -345,5 +388,9 @@ def _over(chunk: Callable[..., Any], start: Any, tree: Any, chunks: int, reverse
     return carried, jax.tree.map(lambda array: array.reshape(array.shape[0] * array.shape[1], *array.shape[2:]), made)
 
 
-def _where(valid: Array | None, state: State) -> State:
-    return state if valid is None else tuple(jnp.where(valid, part, 0) for part in state)
+def _where(valid: Array | None, state: State, other: State | None = None) -> State:
+    """The state of rows that have the step, else the other, or zeros."""
+    if valid is None:
+        return state
+    others: tuple[Any, ...] = (0,) * len(state) if other is None else other
+    return tuple(jnp.where(valid, part, old) for part, old in zip(state, others, strict=True))
