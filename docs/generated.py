@@ -17,6 +17,7 @@ PUBLIC = (
     "sparkdl.spark.summary",
     "sparkdl.network",
     "sparkdl.stepping",
+    "sparkdl.generation",
     "sparkdl.weights",
     "sparkdl.layers",
     "sparkdl.losses",

@@ -13,11 +13,11 @@ import jax
 
 from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.drawing import boxes, figure, mermaid
+from sparkdl.generation import Generating
 from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.composite import Leaf, own_shape
 from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
 from sparkdl.specs import FORMAT
-from sparkdl.stepping import Stepped
 from sparkdl.transfer import started_from
 from sparkdl.weights import count_weights, named_arrays
 
@@ -28,7 +28,7 @@ WIDEST = 72  # characters of a layer, and of what it reads, in a summary
 
 
 @dataclass(frozen=True)
-class BaseNetwork(Stepped):
+class BaseNetwork(Generating):
     """Base of `Network` and `Graph`: all that training, scoring and saving know of a network.
 
     x  the array of the only input, or a tuple of those of all inputs, in their order

@@ -19,6 +19,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FIL
 FLOORS = {
     "": 0,
     "base_network.py": 1,
+    "generation.py": 1,
     "graph.py": 1,
     "network.py": 1,
     "objective.py": 1,

@@ -1,0 +1,244 @@
+"""Networks that go on with a sequence of integers: what they put out at a step are the logits of the next one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from sparkdl.arrays import INTEGERS
+from sparkdl.layers.base import CannotCarry, Weights
+from sparkdl.layers.normalization import wide
+from sparkdl.layers.ragged import Ragged
+from sparkdl.layers.time_pooling import LastStep
+from sparkdl.stepping import Stepped
+
+Advance = Callable[[Any, Array], tuple[Array, Any]]  # (logits, state) from a state and the integer that comes next
+
+
+@dataclass(frozen=True)
+class Generating(Stepped):
+    """Base of networks: what those of rows of integers, as of the letters or words of a text, can go on with."""
+
+    def generate(
+        self,
+        weights: Weights,
+        first: Sequence[int] | Ragged,
+        steps: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        seed: int = 0,
+        stop: int | None = None,
+    ) -> np.ndarray[Any, Any] | Ragged:
+        """Go on with rows of integers: draw the next one from what the network says of it, and go on with that.
+
+        Parameters
+        ----------
+        weights : nested dict of arrays
+        first : sequence of int, or Ragged
+            What a row begins with, one integer or more; several rows as `Ragged`.
+        steps : int
+            How many to draw, at most.
+        temperature : float, default 1
+            What the logits are divided by before softmax makes probabilities of them: below 1 the likely ones become
+            likelier. 0 takes the likeliest each time.
+        top_k : int, optional
+            Draw from so many of the likeliest only.
+        seed : int, default 0
+            A row goes on alike with the same seed, whatever rows are beside it; equal rows go on alike.
+        stop : int, optional
+            The integer at which a row ends.
+
+        Returns
+        -------
+        array (steps drawn,) of int32, or Ragged of such rows
+            What was drawn, without `first` and without `stop`; as many as `steps` unless `stop` was drawn.
+
+        Raises
+        ------
+        ValueError
+            The network is of another kind, or an argument is not what is expected; the message says what to do.
+
+        Notes
+        -----
+        The network reads one input of integers, (None,), and puts out as many numbers as there are integers, at every
+        step or, as with LastStep, of the row so far. Where all layers carry a state (see `first_state`), every step
+        costs the same; else the whole row goes through the network again for each. One program goes over all steps. It
+        is compiled for the shape of `first`: padded to one width as Ragged, rows of several calls share it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sparkdl import Network
+        >>> from sparkdl.layers import Dense, OneHot
+        >>> network = Network([OneHot(4), Dense(4)], input_shape=(None,))
+        >>> kernel = np.roll(np.eye(4, dtype="float32"), 1, axis=1)  # after 0 comes 1, after 3 comes 0
+        >>> weights = {"dense_1": {"kernel": 9 * kernel, "bias": np.zeros(4, "float32")}}
+        >>> network.generate(weights, [2, 3], steps=6, temperature=0).tolist()
+        [0, 1, 2, 3, 0, 1]
+        """
+        count, limit = self._choices()
+        prompts = _prompts(first, limit)
+        _check("steps", steps, 1)
+        if not isinstance(temperature, Real) or isinstance(temperature, bool) or not 0 <= temperature < math.inf:
+            raise ValueError(f"temperature of generate must be a number of at least 0, received {temperature!r}.")
+        if top_k is not None:
+            _check("top_k", top_k, 1, count)
+        if stop is not None:
+            _check("stop", stop, 0, count - 1)
+        _check("seed", seed, 0)
+        greedy, key = temperature == 0, jax.random.key(seed)
+        ids = np.asarray(_drawn(self, steps, top_k, greedy, weights, prompts, key, float(temperature)))
+        lengths = _lengths(ids, stop)
+        if not isinstance(first, Ragged):
+            return ids[0, : lengths[0]]
+        return Ragged(np.where(np.arange(steps) < lengths[:, None], ids, 0), lengths)
+
+    def _choices(self) -> tuple[int, int]:
+        """How many integers it chooses from, and below what those are that it reads.
+
+        Raises
+        ------
+        ValueError
+            It is no network that chooses integers.
+        """
+        reads = self.row_shape()
+        if reads != (None,) or not self.takes_integers or len(self.exits) > 1:
+            raise ValueError(
+                "generate expects a network of one output that reads rows of any number of integers, input_shape="
+                f"(None,) with Embedding or OneHot first, received one of {len(self.exits)} that reads {reads}."
+            )
+        shape = self.output_shape(reads)
+        *before, count = shape or (None,)
+        if before not in ([], [None]) or count is None:
+            raise ValueError(
+                "generate expects a network that puts out logits of the next integer, (None, count) or (count,), "
+                f"received {shape}; end it in Dense(count)."
+            )
+        limits = [limit for layer in self.readers[0] if (limit := layer.integer_limit) is not None]
+        limit = min(limits, default=1 << 31)
+        if count > limit:
+            raise ValueError(
+                "generate expects a network that puts out logits of the integers that it reads, received "
+                f"{count} for a table of {limit} rows; end it in Dense({limit})."
+            )
+        return count, limit
+
+
+def _check(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """ValueError unless it is an integer between these."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} of generate must be an integer {bounds}, received {value!r}.")
+
+
+def _prompts(first: Any, limit: int) -> Ragged:
+    """The rows to go on with, on the host; ValueError if one is empty or holds what is no integer below the limit."""
+    rows = first if isinstance(first, Ragged) else Ragged(np.asarray(first)[None], np.asarray([len(first)]))
+    ids, lengths = np.asarray(rows.values), np.asarray(rows.lengths)
+    if not lengths.size or lengths.min() < 1:
+        raise ValueError("first of generate must hold an integer or more in each row; give one that begins a row.")
+    if ids.ndim != 2 or not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            f"first of generate must be integers of one row, received {first!r}; give several rows as "
+            "Ragged(values, lengths), of arrays (rows, steps) and (rows,)."
+        )
+    known = ids[np.arange(ids.shape[1]) < lengths[:, None]]
+    wrong = known[(known < 0) | (known >= limit)]
+    if wrong.size:
+        raise ValueError(f"first of generate must hold integers from 0 to {limit - 1}, received {wrong[0]}.")
+    return Ragged(ids.astype(INTEGERS), lengths.astype(INTEGERS))
+
+
+def _lengths(ids: np.ndarray[Any, Any], stop: int | None) -> np.ndarray[Any, Any]:
+    """How many come before the first `stop` of each row."""
+    if stop is None:
+        return np.full(len(ids), ids.shape[1], INTEGERS)
+    ends = ids == stop
+    return np.where(ends.any(axis=1), ends.argmax(axis=1), ids.shape[1]).astype(INTEGERS)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _drawn(
+    network: Stepped,
+    steps: int,
+    top_k: int | None,
+    greedy: bool,
+    weights: Weights,
+    prompts: Ragged,
+    key: Array,
+    temperature: Array,
+) -> Array:
+    """So many integers for each of the prompts, (rows, steps)."""
+    chances = jax.vmap(lambda own: jax.random.uniform(own, (steps,)))(_keys(key, prompts)).T
+
+    def draw(logits: Array, chance: Array) -> Array:
+        if greedy:
+            return logits.argmax(axis=-1).astype(INTEGERS)
+        best, ids = lax.top_k(wide(logits), top_k) if top_k else (wide(logits), None)
+        sums = jnp.cumsum(jax.nn.softmax(best / temperature, axis=-1), axis=-1)
+        # One number for a row, not one for every integer; what has no share is at the end of none.
+        below = sums <= (chance.astype(sums.dtype) * sums[:, -1])[:, None]
+        place = jnp.minimum(below.sum(axis=-1, dtype=INTEGERS), sums.shape[-1] - 1)
+        return place if ids is None else jnp.take_along_axis(ids, place[:, None], axis=1)[:, 0].astype(INTEGERS)
+
+    def go_on(carried: tuple[Any, Array], chance: Array) -> tuple[tuple[Any, Array], Array]:
+        logits, state = advance(*carried)
+        ids = draw(logits, chance)
+        return (state, ids), ids
+
+    logits, state, advance = _begun(network, weights, prompts, steps)
+    ids = draw(logits, chances[0])
+    _, more = lax.scan(go_on, (state, ids), chances[1:])
+    return jnp.concatenate([ids[None], more]).T
+
+
+def _keys(key: Array, prompts: Ragged) -> Array:
+    """A random key for each row, of what it holds: rows beside it must not matter, nor all draw the same numbers."""
+
+    def fold(keys: Array, step: tuple[Array, Array]) -> tuple[Array, None]:
+        ids, valid = step
+        return jnp.where(valid, jax.vmap(jax.random.fold_in)(keys, ids), keys), None
+
+    start = jnp.broadcast_to(key, prompts.lengths.shape)
+    return lax.scan(fold, start, (prompts.values.T, prompts.valid.T))[0]
+
+
+def _begun(network: Stepped, weights: Weights, prompts: Ragged, steps: int) -> tuple[Array, Any, Advance]:
+    """(logits of what comes after the prompts, state, how to go on), with layers' states if all have such."""
+    rows, longest = len(prompts.lengths), prompts.values.shape[1] + steps
+    leaves = jax.tree.leaves(weights)
+    try:
+        state = network.first_state(rows, dtype=leaves[0].dtype if leaves else float, longest=longest)
+    except CannotCarry:
+        return _begun_anew(network, weights, prompts, steps)
+    y, state = network.forward_from(weights, state, prompts)
+    return _last(y), state, partial(network.step, weights)
+
+
+def _begun_anew(network: Stepped, weights: Weights, prompts: Ragged, steps: int) -> tuple[Array, Any, Advance]:
+    """The same with all of the rows so far as the state."""
+
+    def advance(rows: Ragged, ids: Array) -> tuple[Array, Ragged]:
+        places = jnp.arange(rows.values.shape[1], dtype=INTEGERS)[None]
+        values = jnp.where(places == rows.lengths[:, None], ids[:, None], rows.values)
+        rows = Ragged(values, rows.lengths + 1)
+        return _last(network.forward(weights, rows)), rows
+
+    rows = Ragged(jnp.pad(prompts.values, ((0, 0), (0, steps - 1))), prompts.lengths)
+    return _last(network.forward(weights, rows)), rows, advance
+
+
+def _last(y: Any) -> Array:
+    """Of outputs at every step those at the last; or those of the row."""
+    return LastStep().forward({}, y) if isinstance(y, Ragged) else y

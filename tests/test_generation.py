@@ -1,0 +1,222 @@
+"""Rows of integers that a network goes on with: what it says next, drawn as often as it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sparkdl import Graph, Network
+from sparkdl.layers import (
+    Bidirectional,
+    Dense,
+    Embedding,
+    Flatten,
+    Gru,
+    LastStep,
+    Layer,
+    Lstm,
+    OneHot,
+    Ragged,
+    TimeMean,
+    jitted,
+)
+
+COUNT = 5
+PROMPTS = ([3], [1, 4, 0, 2], [2, 2])
+
+
+@dataclass(frozen=True)
+class Attend(Layer):
+    """y of a step is the mean of the steps so far, weighted by exp(x @ their x): it keeps all of them."""
+
+    @property
+    def takes_ragged(self) -> bool:
+        return True
+
+    def output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        assert longest is not None
+        return {"seen": jnp.zeros((rows, longest, *input_shape[1:]), dtype), "count": jnp.zeros(rows, "int32")}
+
+    @jitted
+    def forward(self, weights: Any, x: Ragged) -> Ragged:
+        rows, steps, *shape = x.values.shape
+        return self.forward_from({}, self.first_state(rows, (None, *shape), x.values.dtype, steps), x)[0]
+
+    @jitted
+    def forward_from(self, weights: Any, state: Any, x: Ragged) -> tuple[Ragged, Any]:
+        at = state["count"][:, None] + jnp.arange(x.values.shape[1], dtype="int32")[None]
+        longest = state["seen"].shape[1]
+        places = jnp.where(x.valid, at, longest)  # of padding, none
+        seen = jax.vmap(lambda kept, place, new: kept.at[place].set(new, mode="drop"))(state["seen"], places, x.values)
+        scores = jnp.einsum("btn,bsn->bts", x.values, seen)
+        later = jnp.arange(longest, dtype="int32")[None, None] > at[..., None]
+        shares = jax.nn.softmax(jnp.where(later, -jnp.inf, scores), axis=-1)
+        y = jnp.where(x.valid[..., None], jnp.einsum("bts,bsn->btn", shares, seen), 0)
+        return replace(x, values=y), {"seen": seen, "count": state["count"] + x.lengths}
+
+
+NETWORKS = {
+    "that carries": Network([Embedding(COUNT, 4), Gru(4), Dense(COUNT)], input_shape=(None,)),
+    "that keeps all steps": Network([Embedding(COUNT, 4), Attend(), Dense(COUNT)], input_shape=(None,)),
+    "of whole rows": Network([Embedding(COUNT, 4), Bidirectional(Gru(3)), Dense(COUNT)], input_shape=(None,)),
+    "of the last step": Network([Embedding(COUNT, 4), Gru(4), LastStep(), Dense(COUNT)], input_shape=(None,)),
+}
+FREE = Network([OneHot(COUNT), Dense(COUNT)], input_shape=(None,))  # whose next integer depends on the last one alone
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unoptimized() -> Iterator[None]:
+    """Compiling is most of the work here."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def drawn(network: Any) -> Any:
+    random = np.random.default_rng(1)
+    return jax.tree.map(lambda array: 2 * random.normal(size=array.shape), network.abstract_weights())
+
+
+def rows(*prompts: Any) -> Ragged:
+    """With integers in the padding that no table has."""
+    longest = max(map(len, prompts))
+    values = np.array([[*prompt, *[99] * (longest - len(prompt))] for prompt in prompts], "int32")
+    return Ragged(values, np.array([len(prompt) for prompt in prompts], "int32"))
+
+
+def lists(found: Any) -> list[list[int]]:
+    return [row[:length].tolist() for row, length in zip(found.values, found.lengths, strict=True)]
+
+
+def logits_of(logits: Any) -> Any:
+    """Weights of `FREE` by which what comes next is drawn from the same logits always."""
+    return {"dense_1": {"kernel": np.zeros((COUNT, COUNT)), "bias": np.asarray(logits, "float64")}}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["that carries", "that keeps all steps", pytest.param("of whole rows", marks=pytest.mark.slow), "of the last step"],
+)
+def test_it_goes_on_with_the_likeliest_as_a_loop_over_whole_rows_does(kind: str, float64: None) -> None:
+    network = NETWORKS[kind]
+    weights, steps = drawn(network), 5
+    found = lists(network.generate(weights, rows(*PROMPTS), steps, temperature=0))
+    for prompt, own in zip(PROMPTS, found, strict=True):
+        longest = max(map(len, PROMPTS)) + steps
+        row = list(prompt)
+        for _ in range(steps):
+            length, padding = len(row), [0] * (longest - len(row))
+            y = network.forward(weights, Ragged(np.array([row + padding], "int32"), np.array([length], "int32")))
+            logits = np.asarray(y.values)[0, length - 1] if isinstance(y, Ragged) else np.asarray(y)[0]
+            row.append(int(logits.argmax()))
+        assert own == row[len(prompt) :]
+
+
+def test_a_cache_of_all_steps_gives_what_whole_rows_give(float64: None) -> None:
+    """That the state which `generate` asks for is enough for layers that attend."""
+    network = NETWORKS["that keeps all steps"]
+    weights, x = drawn(network), rows([1, 4, 0, 2, 3], [2, 0, 1])
+    whole = np.asarray(network.forward(weights, x).values)
+    state, found = network.first_state(2, dtype="float64", longest=5), []
+    for start, stop in ((0, 2), (2, 4), (4, 5)):
+        y, state = network.forward_from(weights, state, x.between(start, stop))
+        found.append(y.values)
+    valid = np.asarray(x.valid)[..., None]
+    np.testing.assert_allclose(np.concatenate(found, axis=1) * valid, whole * valid, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["that carries", pytest.param("of the last step", marks=pytest.mark.slow)])
+def test_a_row_goes_on_alike_whatever_rows_are_beside_it(kind: str, float64: None) -> None:
+    network = NETWORKS[kind]
+    weights = drawn(network)
+    together = lists(network.generate(weights, rows(*PROMPTS), 8, seed=3))
+    assert together == lists(network.generate(weights, rows(*PROMPTS), 8, seed=3))
+    assert network.generate(weights, PROMPTS[1], 8, seed=3).tolist() == together[1]
+    assert lists(network.generate(weights, rows(*PROMPTS[::-1]), 8, seed=3)) == together[::-1]
+    assert network.generate(weights, PROMPTS[1], 8, seed=4).tolist() != together[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "among"),
+    [({}, range(COUNT)), ({"temperature": 0.5}, range(COUNT)), ({"top_k": 2, "temperature": 2.0}, [1, 4])],
+    ids=["", "colder", "of two"],
+)
+def test_it_draws_as_often_as_the_softmax_says(options: Any, among: Any, float64: None) -> None:
+    logits, count = np.array([0.3, 1.5, -1.0, 0.0, 1.0]), 4000
+    powers = np.exp(logits / options.get("temperature", 1.0))
+    shares = np.where(np.isin(np.arange(COUNT), among), powers, 0)
+    shares /= shares.sum()
+    drawn = FREE.generate(logits_of(logits), [2], count, **options)
+    found = np.bincount(drawn, minlength=COUNT)
+    spread = np.sqrt(count * shares * (1 - shares))
+    assert (np.abs(found - count * shares) <= 4 * spread).all(), (found, count * shares)
+    pairs = np.mean(drawn[1:] == drawn[:-1])  # no draw knows of the one before
+    assert abs(pairs - (shares**2).sum()) < 0.04
+
+
+def test_rows_that_begin_otherwise_draw_other_numbers() -> None:
+    first, second = lists(FREE.generate(logits_of(np.zeros(COUNT)), rows([0], [1]), 400))
+    assert abs(np.mean(np.array(first) == np.array(second)) - 1 / COUNT) < 0.1
+
+
+def test_a_row_ends_where_it_is_to_stop() -> None:
+    weights = {"dense_1": {"kernel": np.roll(np.eye(COUNT), 1, axis=1), "bias": np.zeros(COUNT)}}
+    options: Any = {"steps": 4, "temperature": 0, "stop": 4}
+    found = FREE.generate(weights, rows([1], [3], [0, 4]), **options)
+    assert lists(found) == [[2, 3], [], [0, 1, 2, 3]]
+    assert not found.values[1].any()
+    np.testing.assert_array_equal(FREE.generate(weights, [1], **options), [2, 3])
+    assert FREE.generate(weights, [1], **options).dtype == "int32"
+
+
+PICTURES = Network([Embedding(COUNT, 2), Flatten(), Dense(COUNT)], input_shape=(4,))
+SERIES = Network([Lstm(2), Dense(COUNT)], input_shape=(None, 1))
+TWICE = Graph({"x": (None,)}, {"a": (Embedding(COUNT, COUNT), "x"), "b": (TimeMean(), "a")}, ("a", "b"))
+WIDE = Network([Embedding(COUNT, 2), Dense(COUNT + 1)], input_shape=(None,))
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: PICTURES.generate({}, [1], 2), r"expects a network of one output that .* one of 1 that reads \(4,\)"),
+        (lambda: SERIES.generate({}, [1], 2), r"Embedding or OneHot first, received one of 1 that reads \(None, 1\)"),
+        (lambda: TWICE.generate({}, [1], 2), r"received one of 2 that reads \(None,\)"),
+        (
+            lambda: Network([OneHot(3), Gru(2), LastStep()], input_shape=(None,)).generate({}, [5], 2),
+            "first of generate must hold integers from 0 to 2, received 5",
+        ),
+        (
+            lambda: Network([Embedding(3, 2)], input_shape=(None, 4)).generate({}, [1], 2),
+            r"received one of 1 that reads \(None, 4\)",
+        ),
+        (lambda: WIDE.generate({}, [1], 2), r"received 6 for a table of 5 rows; end it in Dense\(5\)"),
+        (lambda: FREE.generate({}, [], 2), "first of generate must hold an integer or more in each row"),
+        (lambda: FREE.generate({}, rows([1], []), 2), "first of generate must hold an integer or more in each row"),
+        (
+            lambda: FREE.generate({}, [[1, 2]], 2),
+            r"must be integers of one row, received \[\[1, 2\]\]; give",
+        ),
+        (lambda: FREE.generate({}, [0.5], 2), r"must be integers of one row, received \[0.5\]; give several"),
+        (lambda: FREE.generate({}, [-1], 2), "must hold integers from 0 to 4, received -1"),
+        (lambda: FREE.generate({}, [1], 0), "steps of generate must be an integer of at least 1, received 0"),
+        (lambda: FREE.generate({}, [1], 2, temperature=-1), "temperature of generate must be a number of at least 0"),
+        (lambda: FREE.generate({}, [1], 2, top_k=6), "top_k of generate must be an integer from 1 to 5, received 6"),
+        (lambda: FREE.generate({}, [1], 2, stop=5), "stop of generate must be an integer from 0 to 4, received 5"),
+        (
+            lambda: FREE.generate({}, [1], 2, seed=0.5),
+            "seed of generate must be an integer of at least 0, received",
+        ),
+    ],
+)
+def test_what_cannot_go_on_is_refused(call: Callable[[], Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()
