@@ -147,7 +147,7 @@ class Stepper:
             weights = jax.jit(network.init)(jax.random.key(SEED))
             self._state = replicate(initial_state(network, weights, optimizer, agree, mesh.size), mesh)
             objective = Objective.of(LOSS, None, network.output_names)
-            step = make_step(Program(network, objective, optimizer, agree, mesh, steps=steps, total_steps=steps))
+            step = make_step(Program(network, objective, optimizer, agree, mesh, steps=steps, total_updates=steps))
             self._step = step.lower(self._state, self._settings, abstract_rows(shard, rows, mesh)).compile()
         self._mesh, self._counted = mesh, counted
         for _ in range(SPARSE_WARM_UP if exchange == "threshold" else 0):

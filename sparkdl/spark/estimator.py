@@ -42,6 +42,7 @@ TRAINING_PARAMS = {
     "seed": "seed",
     "dtype": "computeDtype",
     "length_buckets": "lengthBuckets",
+    "truncated": "truncated",
 }
 # What goes by the outputs of a network, or by layers that a part of it may lack.
 OF_THE_WHOLE = ("loss", "lossWeights", "labelCols", "predictionCols", "probabilityCols", "activationCols")
@@ -226,7 +227,9 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         Features are numeric, array<numeric>, nested arrays, Vector, binary (one uint8 a value, or a JPEG or PNG file),
         or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
         For rows of any length, `input_shape` (None,), they are arrays; empty ones are rows, too.
-        Labels are numeric or boolean, or array<numeric> or Vector for several numbers.
+        Labels are numeric or boolean, or array<numeric> or Vector for several numbers. Where the network ends in a
+        prediction for each step of rows of any length, they are arrays with a label for each step, null for a step
+        that has none, or arrays of arrays; a labelled step then counts as a row, and predictions are arrays, too.
     labelCols : dict of str, optional
         Of a Graph with several outputs the label column of each, instead of labelCol. Null there says that a row has no
         label for that output, for which it then counts nothing.
@@ -273,6 +276,10 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     lengthBuckets : int, default 6
         Where the network reads rows of any length: those of like lengths come to the same steps, whose batches are
         padded to at most so many lengths, each compiled for itself. `model.summary.fill` tells how full they were.
+    truncated : int or list of int, optional
+        Back-propagation through time is truncated: rows of any length are gone through in segments of so many steps,
+        each from the state that the one before it left, with an update of its own. Of two numbers, the second is over
+        how many steps a gradient flows back.
     exchange : Exchange or str, default "all_reduce"
         Of `sparkdl.training`: AllReduce, ShardedAllReduce, ParameterAveraging, ThresholdSharing.
     earlyStopping : EarlyStopping, optional

@@ -174,7 +174,7 @@ class _Group:
             if own_rows:
                 batches = [jax.tree.map(lambda part: _beside(part, len(self.plans)), batch) for batch in batches]
             clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
-            program = program_of(plan, self.steps.count, self.mesh)
+            program = program_of(plan, self.steps.count, self.mesh, self._updates())
             settings = [Settings.of(Optimizer.of(each.optimizer), each.step_size, each.seed) for each in self.plans]
             self.settings = _stack(settings) if self.several else settings[0]
             self.programs = [
@@ -203,6 +203,16 @@ class _Group:
             weights = started_from(weights, initial)
         optimizer, totals = Optimizer.of(plan.optimizer), plan.objective.summed
         return initial_state(plan.network, weights, optimizer, self.exchange, self.mesh.size, totals)
+
+    def _updates(self) -> int | None:
+        """Of an epoch, by the lengths of the first, where a step takes one for each segment of its rows."""
+        if not self.plan.segments:
+            return None
+        assert self.buckets is not None
+        epoch = 0 if self.plan.shuffle else None
+        arrangement = self.buckets.arrange(self.share, self.steps, self.mesh, self.plan.seed, epoch)
+        longest = np.array([max(level.values()) for level in self.buckets.levels])[arrangement.levels]
+        return int((-(-longest // self.plan.segments[0])).sum())
 
     def _train_epoch(self) -> None:
         plan, epoch = self.plan, self.at.epoch

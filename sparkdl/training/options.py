@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 
@@ -63,6 +64,11 @@ class Training(Spec):
     length_buckets : int, default 6
         To at most so many lengths the batches of rows of any length are padded, a program each; 1 pads all to the
         longest.
+    truncated : int or (int, int), optional
+        Back-propagation through time is truncated: rows of any length are gone through in segments of so many steps,
+        each from the state that the one before it left, and every segment takes an update of its own (Williams and Peng
+        1990). Of a pair, the second is over how many steps a gradient flows back, a divisor of the first; all steps
+        count, those beyond it included.
     statistics : bool, default False
         Whether to take down what happens when, for a timeline.
     """
@@ -83,6 +89,7 @@ class Training(Spec):
     checkpoints: Checkpoints | None = field(default=None, kw_only=True)
     logs: Logs | None = field(default=None, kw_only=True)
     length_buckets: int = field(default=6, kw_only=True)
+    truncated: int | tuple[int, int] | None = field(default=None, kw_only=True)
     statistics: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -117,6 +124,8 @@ class Training(Spec):
             except ValueError as error:
                 raise ValueError(f"Output {name!r}: {error}" if objective.several else str(error)) from None
         check_layers(self.network)
+        if self.truncated is not None:
+            object.__setattr__(self, "truncated", _checked_truncation(self.truncated, self.network))
         optimizer = Optimizer.of(self.optimizer)
         Exchange.of(self.exchange).check(optimizer)
         if optimizer.no_decay:
@@ -131,6 +140,40 @@ class Training(Spec):
             )
 
     @property
+    def segments(self) -> tuple[int, int] | None:
+        """Steps of a segment, and over how many of them a gradient flows back, of `truncated`."""
+        assert not isinstance(self.truncated, int)
+        return self.truncated
+
+    @property
     def objective(self) -> Objective:
         """What is minimised; ValueError if the losses do not go by the network's outputs."""
         return Objective.of(self.loss, self.loss_weights, self.network.output_names)
+
+
+def _checked_truncation(given: Any, network: BaseNetwork) -> tuple[int, int]:
+    """Steps of a segment, and over how many of them a gradient flows back.
+
+    Raises
+    ------
+    ValueError
+        They are none, or the network cannot be trained on segments of its rows.
+    """
+    pair = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
+    integers = len(pair) == 2 and all(isinstance(steps, int) and not isinstance(steps, bool) for steps in pair)
+    if not integers or not 0 < pair[1] <= pair[0] or pair[0] % pair[1]:
+        raise ValueError(
+            "truncated must be a positive integer, the steps of a segment, or a pair of them and of a divisor, over "
+            f"how many steps a gradient flows back, received {given!r}; 64 is a usual start."
+        )
+    whole = [name for name in network.output_names if name not in network.step_outputs]
+    if whole:
+        raise ValueError(
+            "truncated expects a network that ends in a prediction for each step of rows of any length, received one "
+            f"that has a row's for {whole[0]!r}; leave it unset, or end the network in a prediction for each step."
+        )
+    try:
+        network.first_state(1)
+    except ValueError as error:
+        raise ValueError(f"truncated: {error}") from None
+    return pair

@@ -68,6 +68,14 @@ def test_workers_take_the_step_of_one_process(model: DeepClassificationModel) ->
     assert model.summary.history[-1].loss == pytest.approx(alone.history[-1].loss, rel=1e-12)
 
 
+def test_segments_of_truncated_rows_are_those_of_one_process(rows: DataFrame) -> None:
+    options: dict[str, Any] = {"optimizer": "adam", "step_size": 0.05, "batch_size": COUNT, "epochs": 1}
+    series = [np.array(row).reshape(-1, 2) for row in SERIES]
+    alone = training.fit(NETWORK, (series, HELD, WEIGHTS), dtype="float64", truncated=(4, 2), **options)
+    for name, array in arrays(classifier(truncated=[4, 2], maxIter=1).fit(rows)).items():
+        np.testing.assert_allclose(array, arrays(alone)[name], rtol=0, atol=1e-12, err_msg=name)
+
+
 def test_a_prediction_for_each_step(
     spark: SparkSession, rows: DataFrame, model: DeepClassificationModel, expected: list[np.ndarray]
 ) -> None:

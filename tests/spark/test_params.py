@@ -50,6 +50,7 @@ VALUES: dict[str, Any] = {
     "stepSize": 0.7,
     "tol": 0.8,
     "lengthBuckets": 3,
+    "truncated": [8, 4],
     "computeDtype": "float64",
     "deviceType": "cpu",
     "progress": "off",

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from pyspark.ml.param import TypeConverters
 
 from sparkdl.specs import MissingClass, Spec
 
@@ -25,6 +26,11 @@ def specs_text(family: type[Spec]) -> Callable[[Any], str]:
 def one_of(name: str, *choices: str) -> Callable[[Any], str]:
     """A type converter that lets only these strings pass."""
     return partial(_one_of, name, choices)
+
+
+def to_steps(value: Any) -> Any:
+    """A type converter that lets a number of steps pass, or a list of two such."""
+    return TypeConverters.toListInt(list(value)) if isinstance(value, (list, tuple)) else TypeConverters.toInt(value)
 
 
 def of_plain(converter: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -25,7 +25,7 @@ from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.optimizers import Optimizer
 from sparkdl.spark.params.activations import HasActivationCols
-from sparkdl.spark.params.converters import of_plain, one_of, spec_text, specs_text
+from sparkdl.spark.params.converters import of_plain, one_of, spec_text, specs_text, to_steps
 from sparkdl.spark.params.input_params import HasInputs
 from sparkdl.spark.params.output_params import HasOutputs
 from sparkdl.spark.params.run_params import HasRun
@@ -63,6 +63,7 @@ class DeepArguments(TypedDict, total=False):
     seed: int
     numWorkers: int
     lengthBuckets: int
+    truncated: int | Sequence[int]
     computeDtype: str
     deviceType: str
     progress: str
@@ -195,6 +196,13 @@ class DeepParams(
         "1 pads all to the longest row (from 1 to 64).",
         TypeConverters.toInt,
     )
+    truncated: Param[Any] = Param(
+        Params._dummy(),
+        "truncated",
+        "steps of the segments in which rows of any length are gone through, an update for each; or a list of them and "
+        "of over how many steps a gradient flows back, a divisor. Unset, rows are whole.",
+        to_steps,
+    )
     computeDtype: Param[str] = Param(
         Params._dummy(),
         "computeDtype",
@@ -283,6 +291,10 @@ class DeepParams(
         """To at most how many lengths batches of rows of any length are padded."""
         return self.getOrDefault(self.lengthBuckets)
 
+    def getTruncated(self) -> int | list[int]:
+        """Steps of the segments of rows of any length, or these and over how many of them a gradient flows back."""
+        return self.getOrDefault(self.truncated)
+
     def getOptimizer(self) -> Optimizer:
         """The update rule."""
         return Optimizer.from_json(self.getOrDefault(self.optimizer))
@@ -350,6 +362,10 @@ class DeepParams(
     def setLengthBuckets(self, value: int) -> Self:
         """Set to at most how many lengths batches of rows of any length are padded."""
         return self._set(lengthBuckets=value)
+
+    def setTruncated(self, value: int | Sequence[int]) -> Self:
+        """Set the steps of the segments of rows of any length, and perhaps over how many of them a gradient flows."""
+        return self._set(truncated=value)
 
     def setWeightCol(self, value: str) -> Self:
         """Set the column of sample weights."""

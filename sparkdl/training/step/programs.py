@@ -24,8 +24,10 @@ from sparkdl.training.step.step import Clock, Program, Settings, State, make_ste
 KEPT = 16  # programs of each kind
 
 
-def program_of(plan: Training, steps: int, mesh: Mesh) -> Program:
+def program_of(plan: Training, steps: int, mesh: Mesh, updates: int | None = None) -> Program:
     """The program of a run with `steps` steps an epoch; runs that one program serves have equal ones.
+
+    `updates` is how many an epoch has where a step takes several.
 
     Initializers, which no step reads, are left at their defaults, and so is the weight decay, which is a setting.
     """
@@ -38,9 +40,11 @@ def program_of(plan: Training, steps: int, mesh: Mesh) -> Program:
         mesh=mesh,
         dtype=plan.dtype,
         steps=steps,
-        total_steps=steps * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
-        apart=optimizer.moves_named_rows and Exchange.of(plan.exchange).takes_factored,
+        updates=updates,
+        total_updates=(updates or steps) * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
+        apart=optimizer.moves_named_rows and Exchange.of(plan.exchange).takes_factored and not plan.segments,
         adds_up=optimizer.adds_up,
+        truncated=plan.segments,
     )
 
 

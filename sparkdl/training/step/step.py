@@ -26,6 +26,7 @@ from sparkdl.training.data.batches import Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
 from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
+from sparkdl.training.step.segments import padded_to_segments, segment_of, segments_of, summed_over_time
 from sparkdl.training.step.tables import apply_update
 from sparkdl.weights import updated
 
@@ -87,12 +88,19 @@ class Program(NamedTuple):
     dtype : str, optional
         What layers compute in, by default that of the weights; loss, sums over parts and workers, and the update are in
         the weights' own.
-    steps, total_steps : int
-        Of an epoch and, where the schedule looks at it, of the run.
+    steps : int
+        Of an epoch.
+    updates : int or None
+        Of an epoch, where a step takes several.
+    total_updates : int
+        Of the run, where the schedule looks at it.
     apart : bool
         Whether the gradient of a table is left as the rows that a batch names (see `Optimizer.moves_named_rows`).
     adds_up : bool
         That of the optimizer.
+    truncated : tuple of int, optional
+        Steps of the segments of rows of any length, of which each takes an update, and over how many of them a gradient
+        flows back.
     """
 
     network: BaseNetwork
@@ -102,9 +110,11 @@ class Program(NamedTuple):
     mesh: Mesh
     dtype: str | None = None
     steps: int = 1
-    total_steps: int = 1
+    updates: int | None = None
+    total_updates: int = 1
     apart: bool = False
     adds_up: bool = False
+    truncated: tuple[int, int] | None = None
 
 
 def initial_state(
@@ -142,7 +152,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
     With `several`, the step is that of several runs: state (after its axis of workers), settings and totals have an
     axis of runs, and so have, with `own_rows`, the rows after their first.
     """
-    network, objective, optimizer, exchange, mesh, dtype, steps, total_steps, *_ = program
+    network, objective, optimizer, exchange, mesh, dtype, steps, updates, total_updates, *_ = program
     platform = mesh.devices.flat[0].platform
 
     def objective_penalty(learned: Any, weights: Any) -> Any:
@@ -150,20 +160,50 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
 
     def step_of_run(state: State, settings: Settings, rows: Rows) -> tuple[State, Array]:
         wide = _float_type(state.weights)
-        weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
+        rows = rows._replace(weights=rows.weights.astype(wide))
         key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), state.step)
         key = jax.random.fold_in(key, jax.lax.axis_index(WORKERS))
+        if program.truncated:
+            new, totals = step_by_segments(state, settings, rows, key, program.truncated[0])
+        else:
+            new, totals, _ = update_once(state, settings, rows, key)
+        return new._replace(step=state.step + 1), _stamped(totals, ENDED, state.step, (new.weights, totals), clock)
+
+    def step_by_segments(state: State, settings: Settings, rows: Rows, key: Array, length: int) -> tuple[State, Array]:
+        """An update after each segment of the rows, of which the next goes on with the state that it left."""
+        rows = padded_to_segments(rows, length)
+        count = segments_of(rows, length, lambda own: jax.lax.pmax(own, WORKERS))
+        wide = _float_type(state.weights)
+        states = network.first_state(len(rows.weights), dtype=dtype or wide)
+
+        def advance(index: Array, carry: tuple[State, Array, Any]) -> tuple[State, Array, Any]:
+            state, totals, states = carry
+            segment = segment_of(rows, index * length, length)
+            new, own, states = update_once(state, settings, segment, jax.random.fold_in(key, index), states)
+            return new, totals + own, states
+
+        nothing = jnp.zeros(objective.size, wide)
+        return jax.lax.fori_loop(0, count, advance, (state, nothing, states))[:2]
+
+    def update_once(
+        state: State, settings: Settings, rows: Rows, key: Array, states: Any = None
+    ) -> tuple[State, Array, Any]:
+        """(state, totals, states of the layers); these are None unless the rows are segments."""
+        wide = _float_type(state.weights)
+        weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
         cut = WORKERS if exchange.sharded and mesh.size > 1 else None
-        transformation = optimizer.transformation(settings.step_size, total_steps, steps, settings.weight_decay, cut)
+        transformation = optimizer.transformation(
+            settings.step_size, total_updates, updates or steps, settings.weight_decay, cut
+        )
 
         axis = WORKERS if exchange.synchronous else None
-        rows = rows._replace(weights=rows.weights.astype(wide))
         shares = objective.shares(rows.labels, rows.weights, lambda own: jax.lax.psum(own, axis) if axis else own)
 
-        def sums(part: Array, rows: Rows) -> tuple[Sums, Any]:
+        def sums_of(part: Array, rows: Rows, states: Any = None) -> tuple[Sums, Any, Any]:
             x, row_weights = network.read(rows.features, dtype or wide), rows.weights
             own_key = jax.random.fold_in(key, part)
-            context = Context(own_key, row_weights, axis, platform == "cpu", program.apart)
+            factored = platform == "cpu" and states is None
+            context = Context(own_key, row_weights, axis, factored, program.apart, states)
             outputs, kept = network.train_forward(weights, x, context)
             y = network.named(cast(outputs, wide))
             delta = network.joined(objective.delta(y, rows.labels, row_weights, shares, Workers(axis)))
@@ -171,11 +211,20 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
             _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
             gradient = jax.tree.map(lambda part: part if part.dtype == INTEGERS else part.astype(wide), gradient)
             statistics = network.new_statistics(state.weights, kept)
-            return Sums(gradient, objective.totals(y, rows.labels, row_weights, shares, Workers(axis))), statistics
+            after = None if states is None else network.new_state(states, kept)
+            totals = objective.totals(y, rows.labels, row_weights, shares, Workers(axis))
+            return Sums(gradient, totals), statistics, after
+
+        def sums(part: Array, rows: Rows) -> tuple[Sums, Any]:
+            return sums_of(part, rows)[:2]
 
         row = jax.eval_shape(lambda one: network.read(one, dtype or wide), _one_row(rows.features))
-        parts = 1 if objective.whole_batch else number_of_parts(network, weights, row, len(rows.weights), platform)
-        own, statistics = summed_over_parts(sums, parts, rows)
+        if program.truncated:
+            own, statistics, states = summed_over_time(sums_of, rows, states, program.truncated[1])
+        else:
+            whole = objective.whole_batch
+            parts = 1 if whole else number_of_parts(network, weights, row, len(rows.weights), platform)
+            own, statistics = summed_over_parts(sums, parts, rows)
 
         own = own if exchange.takes_factored else multiplied(own)
         learned = network.learned(state.weights)
@@ -195,10 +244,10 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         agreed = exchange.apply(own, params, state.exchange, update, Moment(state.step % steps, steps))
         weights = updated(updated(state.weights, agreed.params.learned), agreed.params.statistics)
         weights = network.constrained(weights)
-        new = State(weights, agreed.params.optimizer, agreed.state, state.step + 1)
+        new = State(weights, agreed.params.optimizer, agreed.state, state.step)
         sent = jnp.full(1, agreed.sent * jax.lax.axis_size(WORKERS)).astype(agreed.totals.dtype)
         totals = _stamped(objective.with_sent(agreed.totals, sent), EXCHANGED, state.step, agreed.totals, clock)
-        return new, _stamped(totals, ENDED, state.step, (weights, totals), clock)
+        return new, totals, states
 
     def step(stacked: State, settings: Settings, rows: Rows) -> tuple[State, Array]:
         advance = _for_each(step_of_run, own_rows) if several else step_of_run
