@@ -35,6 +35,7 @@ SLOW = (
     "tests/launch/test_fork_server.py",
     "tests/launch/test_lost_hosts.py",
     "tests/launch/test_worker.py",
+    "tests/layers/test_convolution_over_time.py::test_a_causal_convolution_is_that_of_keras",
     "tests/layers/test_layers.py::test_compiled_and_eager",
     "tests/layers/test_recurrent.py::test_both_ways",
     "tests/layers/test_recurrent.py::test_it_and_its_slopes_are_those_of_keras",

@@ -124,7 +124,10 @@ class Layer(Spec):
 
     @property
     def takes_ragged(self) -> bool:
-        """Whether x may be `Ragged`, rows of any length; a network with a layer that does not is refused when built."""
+        """Whether x may be `Ragged`, rows of any length, unless `output_shape` refuses them with a sentence of its own.
+
+        A network with a layer that does not take them is refused when built.
+        """
         return False
 
     @property

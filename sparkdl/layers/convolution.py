@@ -11,14 +11,17 @@ slow with few filters, or an odd number of channels, so that such images get cha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
+from sparkdl.arrays import STEPS
 from sparkdl.layers import pointwise, winograd
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.ragged import Ragged, is_ragged
 from sparkdl.layers.row_parts import map_parts, parts_of, sum_parts
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
 
@@ -55,6 +58,10 @@ class Conv(KernelLayer):
     Delta and gradient are each one convolution again (Dumoulin & Visin 2016, "A guide to convolution arithmetic for
     deep learning", chapter 4).
 
+    Over time, with one entry of `size`, rows may be of any length (`Ragged`, shape (None, channels)) if strides are 1
+    and the padding gives as many windows as a row has steps, as "causal" and "same" do. Each row then gives what it
+    would alone: zeros stand beyond its end, in x and in y.
+
     Parameters
     ----------
     filters : int
@@ -63,12 +70,21 @@ class Conv(KernelLayer):
         Window, one entry per spatial axis: (5, 5) convolves images; an integer, sequences.
     strides, dilation : int or tuple of int, default 1
         Distance between two windows, and between two positions of a window.
-    padding : {"valid", "same", "full"} or tuple of (int, int), default "valid"
+    padding : {"valid", "same", "full", "causal"} or tuple of (int, int), default "valid"
         Zeros around every row: none; enough for ceil(n / stride) windows, the odd one at the end, as TensorFlow; every
-        window that touches the row; or (low, high) for every spatial axis.
+        window that touches the row; over time, before the row, so that no window reads a step after its own, as
+        Keras's (van den Oord et al. 2016, "WaveNet"); or (low, high) for every spatial axis.
     groups : int, default 1
         Splits channels and filters into groups that do not see each other; as many as channels is a depthwise
         convolution.
+
+    Examples
+    --------
+    >>> from sparkdl import Network
+    >>> from sparkdl.layers import Conv, Relu, TimeMax
+    >>> layers = [Conv(8, 3, padding="causal"), Relu(), Conv(8, 3, padding="causal", dilation=2), TimeMax()]
+    >>> Network(layers, input_shape=(None, 4)).output_shape()
+    (8,)
     """
 
     filters: int
@@ -80,7 +96,7 @@ class Conv(KernelLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_windows(self, self.padding, size=self._size, strides=self.strides, dilation=self.dilation)
+        check_windows(self, self.padding, causal=True, size=self._size, strides=self.strides, dilation=self.dilation)
         for name in ("filters", "groups"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
@@ -91,6 +107,10 @@ class Conv(KernelLayer):
     @property
     def _size(self) -> Shape:
         return per_axis(self.size, 1)
+
+    @property
+    def takes_ragged(self) -> bool:
+        return len(self._size) == 1  # if every row keeps its length, which `output_shape` asks for
 
     def output_shape(self, input_shape: Shape) -> Shape:
         if len(input_shape) != len(self._size) + 1:
@@ -104,17 +124,22 @@ class Conv(KernelLayer):
                 f"Conv expects rows whose channels are a multiple of groups={self.groups}, received {input_shape}; "
                 "change groups."
             )
+        if is_ragged(input_shape):
+            return (self._kept_length(input_shape), self.filters)
         return (*self._windows(input_shape[:-1]).checked(self).outputs, self.filters)
 
     def multiply_adds(self, input_shape: Shape) -> int:
         *outputs, filters = self.output_shape(input_shape)
-        return math.prod(outputs) * filters * math.prod(self._size) * input_shape[-1] // self.groups
+        return math.prod(n or 1 for n in outputs) * filters * math.prod(self._size) * input_shape[-1] // self.groups
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
         return self.init_kernel(key, (*self._size, input_shape[-1] // self.groups, self.filters))
 
     @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
+    def forward(self, weights: Weights, x: Any) -> Any:
+        if isinstance(x, Ragged):
+            return replace(x, values=self.forward(weights, x.cleared().values)).cleared()
+
         def on_cpu(kernel: Array, x: Array) -> Array:
             if pointwise.suits(windows, self.groups):
                 return pointwise.forward(windows, kernel, x)
@@ -126,7 +151,11 @@ class Conv(KernelLayer):
         return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
 
     @jitted
-    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+    def delta(self, weights: Weights, x: Any, y: Any, dy: Array) -> Array:
+        if isinstance(x, Ragged):
+            dx = self.delta(weights, x.values, y.values, replace(x, values=dy).cleared().values)
+            return replace(x, values=dx).cleared().values
+
         def direct(kernel: Array, dy: Array) -> Array:
             return self._delta(kernel, windows.inputs, dy)
 
@@ -143,7 +172,10 @@ class Conv(KernelLayer):
         return lax.platform_dependent(kernel, dy, cpu=on_cpu, default=direct)
 
     @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+    def gradient(self, weights: Weights, x: Any, y: Any, dy: Array) -> Weights:
+        if isinstance(x, Ragged):
+            return self.gradient(weights, x.cleared().values, y.values, replace(x, values=dy).cleared().values)
+
         def on_cpu(x: Array, dy: Array) -> Array:
             if pointwise.suits(windows, self.groups):
                 return pointwise.gradient(windows, x, dy)
@@ -155,6 +187,17 @@ class Conv(KernelLayer):
         tiles = self._tiles(weights["kernel"].shape, x)
         kernel = lax.platform_dependent(x, dy, cpu=on_cpu, default=partial(self._gradient, rows_first=False))
         return {"kernel": kernel, "bias": dy.sum(axis=range(dy.ndim - 1))} if self.bias else {"kernel": kernel}
+
+    def _kept_length(self, input_shape: Shape) -> Any:
+        """None, the length of rows of any; ValueError if there are more or fewer windows than steps."""
+        windows = self._windows((STEPS,))
+        if windows.strides != (1,) or windows.outputs != windows.inputs:
+            raise ValueError(
+                f"{type(self).__name__} expects rows of one length, received rows of any, {input_shape}; give it "
+                "padding='causal' or 'same' and strides of 1, with which each keeps its length, or put LastStep, "
+                "TimeMean or TimeMax before it."
+            )
+        return input_shape[0]
 
     def _forward_widened(self, kernel: Array, x: Array) -> Array:
         wide = kernel.shape[-2:] if self.groups > 1 else widened(kernel.shape)

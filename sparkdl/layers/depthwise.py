@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
@@ -20,6 +21,7 @@ from sparkdl.initializers import HeNormal, Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.convolution import Conv
+from sparkdl.layers.ragged import Ragged
 from sparkdl.layers.row_parts import parts_of, sum_parts
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
 
@@ -52,9 +54,14 @@ class DepthwiseConv(KernelLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_windows(self, self.padding, size=per_axis(self.size, 1), strides=self.strides, dilation=self.dilation)
+        sizes = {"size": per_axis(self.size, 1), "strides": self.strides, "dilation": self.dilation}
+        check_windows(self, self.padding, causal=True, **sizes)
         if not isinstance(self.multiplier, int) or self.multiplier < 1:
             raise ValueError(f"multiplier of DepthwiseConv must be a positive integer, received {self.multiplier!r}.")
+
+    @property
+    def takes_ragged(self) -> bool:
+        return len(per_axis(self.size, 1)) == 1  # as of Conv
 
     def output_shape(self, input_shape: Shape) -> Shape:
         if len(input_shape) != len(per_axis(self.size, 1)) + 1:
@@ -71,19 +78,28 @@ class DepthwiseConv(KernelLayer):
         return self._conv(input_shape).init(key, input_shape)
 
     @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
+    def forward(self, weights: Weights, x: Any) -> Any:
+        if isinstance(x, Ragged):
+            return replace(x, values=self.forward(weights, x.cleared().values)).cleared()
         y = lax.platform_dependent(weights["kernel"], x, cpu=self._shifted, default=self._grouped)
         return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
 
     @jitted
-    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+    def delta(self, weights: Weights, x: Any, y: Any, dy: Array) -> Array:
+        if isinstance(x, Ragged):
+            dx = self.delta(weights, x.values, y.values, replace(x, values=dy).cleared().values)
+            return replace(x, values=dx).cleared().values
+
         def shifted(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
             return self._shifted_back(weights["kernel"], x.shape[1:-1], dy)
 
         return lax.platform_dependent(weights, x, y, dy, cpu=shifted, default=self._conv(x.shape).delta)
 
     @jitted
-    def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
+    def gradient(self, weights: Weights, x: Any, y: Any, dy: Array) -> Weights:
+        if isinstance(x, Ragged):
+            return self.gradient(weights, x.cleared().values, y.values, replace(x, values=dy).cleared().values)
+
         def shifted(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
             row = math.prod(x.shape[1:]) + math.prod(dy.shape[1:])
             return sum_parts(self._shifted_products, parts_of(len(x), row * x.dtype.itemsize, 0), x, dy)

@@ -59,6 +59,11 @@ class Ragged:
         values = self.values[:, start:stop]
         return Ragged(values, jnp.clip(jnp.asarray(self.lengths) - start, 0, values.shape[1]))
 
+    def cleared(self) -> Ragged:
+        """The same with zeros for padding, whatever there was."""
+        valid = self.valid
+        return replace(self, values=jnp.where(jnp.expand_dims(valid, range(2, self.values.ndim)), self.values, 0))
+
     def astype(self, dtype: Any) -> Ragged:
         """The same with values of another dtype."""
         return replace(self, values=self.values.astype(dtype))

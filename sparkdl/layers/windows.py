@@ -11,7 +11,7 @@ from sparkdl.layers.base import Layer, Shape
 Padding = str | tuple[tuple[int, int], ...]
 
 
-def check_windows(layer: Layer, padding: Padding, **counts: int | Shape | None) -> None:
+def check_windows(layer: Layer, padding: Padding, causal: bool = False, **counts: int | Shape | None) -> None:
     """Validate the fields of a layer that has windows.
 
     Parameters
@@ -20,6 +20,8 @@ def check_windows(layer: Layer, padding: Padding, **counts: int | Shape | None) 
         The layer, for its name in messages.
     padding : str or tuple of (int, int)
         "full", "same", "valid", or (low, high) for every spatial axis.
+    causal : bool, default False
+        Whether it may be "causal", too.
     **counts : int, tuple of int, or None
         The fields that hold a positive integer for every spatial axis, or one for all axes.
 
@@ -36,15 +38,23 @@ def check_windows(layer: Layer, padding: Padding, **counts: int | Shape | None) 
             raise ValueError(
                 f"{name} of {owner} must be a positive integer or a tuple of one to three, received {value!r}."
             )
-    if padding not in ("full", "same", "valid") and not (isinstance(padding, tuple) and all(map(_is_pair, padding))):
+    named = padding in ("full", "same", "valid") or (causal and padding == "causal")
+    if not named and not (isinstance(padding, tuple) and all(map(_is_pair, padding))):
+        over_time = ", or 'causal' along a single one" if causal else ""
         raise ValueError(
-            f"padding of {owner} must be 'full', 'same', 'valid' or a (low, high) pair for every spatial axis, "
-            f"received {padding!r}."
+            f"padding of {owner} must be 'full', 'same', 'valid' or a (low, high) pair for every spatial axis"
+            f"{over_time}, received {padding!r}."
         )
     tuples = {name: value for name, value in {**counts, "padding": padding}.items() if isinstance(value, tuple)}
     if len(set(map(len, tuples.values()))) > 1:
         given = ", ".join(f"{name}={value}" for name, value in tuples.items())
         raise ValueError(f"{owner} needs as many entries in one tuple as in another, received {given}.")
+    if padding == "causal" and any(len(value) > 1 for value in tuples.values()):
+        given = ", ".join(f"{name}={value}" for name, value in tuples.items())
+        raise ValueError(
+            f"padding of {owner} may be 'causal' along a single axis, the time, received {given}; give it an integer "
+            "there, or pairs as padding."
+        )
 
 
 def _is_pair(value: object) -> bool:
@@ -84,13 +94,19 @@ class Windows:
     def over(
         cls, inputs: Shape, size: int | Shape, strides: int | Shape, padding: Padding, dilation: int | Shape = 1
     ) -> Self:
-        """The windows over `inputs`; "same" splits its padding as TensorFlow does, the odd position at the end."""
+        """The windows over `inputs`.
+
+        "same" splits its padding as TensorFlow does, the odd position at the end; "causal" pads before the row so that
+        the last position that window o reads is the input o * stride.
+        """
         size, strides, dilation = (per_axis(value, len(inputs)) for value in (size, strides, dilation))
         extent = tuple((k - 1) * d + 1 for k, d in zip(size, dilation, strict=True))
         if padding == "valid":
             pairs = tuple((0, 0) for _ in inputs)
         elif padding == "full":
             pairs = tuple((e - 1, e - 1) for e in extent)
+        elif padding == "causal":
+            pairs = tuple((e - 1, 0) for e in extent)
         elif padding == "same":
             lacking = (max((-(-n // s) - 1) * s + e - n, 0) for n, s, e in zip(inputs, strides, extent, strict=True))
             pairs = tuple((total // 2, total - total // 2) for total in lacking)

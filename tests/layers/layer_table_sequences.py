@@ -10,6 +10,7 @@ from sparkdl.layers import (
     Bidirectional,
     Conv,
     Dense,
+    DepthwiseConv,
     EachStep,
     Flatten,
     GravesLstm,
@@ -17,6 +18,7 @@ from sparkdl.layers import (
     LastStep,
     Lstm,
     Multiply,
+    SeparableConv,
     SimpleRnn,
     TimeMax,
     TimeMean,
@@ -51,6 +53,14 @@ OVER_TIME = [
     Row(TimeMean(), (4, 3)),
     Row(TimeMax(), (None, 3), refused=()),
     Row(TimeMax(), (4, 2)),
+]
+
+CONVOLUTIONS_OVER_TIME = [
+    Row(Conv(3, 3, padding="causal", dilation=2), (None, 2), refused=(None, 3, 2)),
+    Row(Conv(3, 4, padding="same"), (None, 2), refused=(None,)),
+    Row(Conv(2, 3, strides=2, padding="causal", dilation=2), (7, 3), refused=(7, 3, 3)),
+    Row(DepthwiseConv(3, padding="causal", dilation=2, multiplier=2), (None, 2), refused=(None, 3, 2)),
+    Row(SeparableConv(3, 2, padding="causal"), (None, 2)),
 ]
 
 BY_STEP = [
