@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.composite import Child, Composite
+from sparkdl.layers.ragged import values_of, with_values
 from sparkdl.specs import check_range
 
 
@@ -54,11 +55,12 @@ class Dropout(Noise):
         """Of what is drawn for x of this shape; along an axis of 1 all fare alike."""
         return shape
 
-    def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
-        stays = jax.random.bernoulli(context.key, 1 - self.rate, self.drawn_shape(x.shape))
-        return jnp.where(stays, x / (1 - self.rate), 0), stays
+    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Array]:
+        values = values_of(x)
+        stays = jax.random.bernoulli(context.key, 1 - self.rate, self.drawn_shape(values.shape))
+        return with_values(x, jnp.where(stays, values / (1 - self.rate), 0)), stays
 
-    def train_delta(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Array, context: Context) -> Array:
+    def train_delta(self, weights: Weights, x: Any, y: Any, dy: Array, kept: Array, context: Context) -> Array:
         return jnp.where(kept, dy / (1 - self.rate), 0)
 
 
@@ -66,10 +68,14 @@ class Dropout(Noise):
 class SpatialDropout(Dropout):
     """A Dropout of whole channels, at all positions of a row alike (Tompson et al. 2015).
 
-    x, y, dx and dy all have one shape, (batch, *spatial, channels).
+    x, y, dx and dy all have one shape, (batch, *spatial, channels); rows may be of any length (None, channels).
     """
 
     each_step = False
+
+    @property
+    def takes_ragged(self) -> bool:
+        return True
 
     def drawn_shape(self, shape: Shape) -> Shape:
         return (shape[0], *(1 for _ in shape[1:-1]), *shape[1:][-1:])
@@ -77,9 +83,16 @@ class SpatialDropout(Dropout):
 
 @dataclass(frozen=True)
 class StochasticDepth(Dropout):
-    """A Dropout of whole rows: the last layer of a Residual's body, it skips the body (Huang et al. 2016)."""
+    """A Dropout of whole rows: the last layer of a Residual's body, it skips the body (Huang et al. 2016).
+
+    x, y, dx and dy all have one shape, (batch, ...); rows may be of any length.
+    """
 
     each_step = False
+
+    @property
+    def takes_ragged(self) -> bool:
+        return True
 
     def drawn_shape(self, shape: Shape) -> Shape:
         return (shape[0], *(1 for _ in shape[1:]))

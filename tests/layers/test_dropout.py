@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sparkdl import Network, training
-from sparkdl.layers import Dense, Layer, Relu
+from sparkdl.layers import Dense, Layer, Ragged, Relu
 from sparkdl.layers.base import Context
 from sparkdl.layers.dropout import (
     AlphaDropout,
@@ -50,6 +50,24 @@ def test_same_key_same_mask_and_rows_differ() -> None:
     first, again, other = (np.asarray(layer.train_forward({}, x, context(seed, 2))[0]) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any() and (first[0] != first[1]).any()
+
+
+@pytest.mark.parametrize("kind", [SpatialDropout, StochasticDepth])
+def test_what_is_dropped_of_rows_of_any_length_is_so_at_all_steps_whatever_the_padding(kind: Any) -> None:
+    network = Network([kind(0.5)], input_shape=(None, 64))
+    assert network.output_shape() == (None, 64)
+    lengths = jnp.array([3, 0, 2], "int32")
+    short, long = (Ragged(jnp.ones((3, steps, 64)), lengths) for steps in (3, 9))
+    y, kept = network.train_forward({}, short, context(1, 3))
+    again, _ = network.train_forward({}, long, context(1, 3))
+    assert isinstance(y, Ragged) and y.lengths is lengths
+    np.testing.assert_array_equal(y.values, np.asarray(again.values)[:, :3])
+    found = np.asarray(y.values)
+    assert set(np.unique(found)) == {0, 2} and (found == found[:, :1]).all()
+    whole = (found == found[:, :, :1]).all()
+    assert whole == (kind is StochasticDepth)
+    dy = jnp.full((3, 3, 64), 3.0)
+    np.testing.assert_array_equal(network.train_delta({}, short, y, dy, kept, context(1, 3)), 3 * found)
 
 
 KINDS = [Dropout, SpatialDropout, StochasticDepth, AlphaDropout, GaussianDropout, GaussianNoise]
