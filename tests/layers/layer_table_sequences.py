@@ -20,6 +20,8 @@ from sparkdl.layers import (
     Multiply,
     SeparableConv,
     SimpleRnn,
+    Tanh,
+    TemporalConvNet,
     TimeMax,
     TimeMean,
 )
@@ -61,6 +63,11 @@ CONVOLUTIONS_OVER_TIME = [
     Row(Conv(2, 3, strides=2, padding="causal", dilation=2), (7, 3), refused=(7, 3, 3)),
     Row(DepthwiseConv(3, padding="causal", dilation=2, multiplier=2), (None, 2), refused=(None, 3, 2)),
     Row(SeparableConv(3, 2, padding="causal"), (None, 2)),
+]
+
+BLOCKS_OVER_TIME = [
+    Row(TemporalConvNet([3], 2, activation=Tanh()), (None, 2), refused=(4, 2, 2)),
+    Row(TemporalConvNet([2, 3], dropout=0.4, activation=Tanh(), kernel_initializer="glorot_uniform"), (5, 2)),
 ]
 
 BY_STEP = [
