@@ -6,6 +6,7 @@ from layer_table import Row
 
 from sparkdl.layers import (
     Add,
+    AttentionPool,
     BatchNorm,
     Bidirectional,
     Conv,
@@ -55,6 +56,8 @@ OVER_TIME = [
     Row(TimeMean(), (4, 3)),
     Row(TimeMax(), (None, 3), refused=()),
     Row(TimeMax(), (4, 2)),
+    Row(AttentionPool(4), (None, 3), refused=(None,)),
+    Row(AttentionPool(bias=False, l2=0.1), (4, 3), refused=(4, 3, 2)),
 ]
 
 CONVOLUTIONS_OVER_TIME = [
