@@ -79,6 +79,7 @@ from sparkdl.layers.pooling import GlobalAvgPool as GlobalAvgPool
 from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
 from sparkdl.layers.ragged import Ragged as Ragged
+from sparkdl.layers.repeat_step import RepeatStep as RepeatStep
 from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten
 from sparkdl.layers.shape import Permute as Permute

@@ -19,6 +19,7 @@ from sparkdl.layers import (
     LastStep,
     Lstm,
     Multiply,
+    RepeatStep,
     SeparableConv,
     SimpleRnn,
     Tanh,
@@ -56,6 +57,8 @@ OVER_TIME = [
     Row(TimeMean(), (4, 3)),
     Row(TimeMax(), (None, 3), refused=()),
     Row(TimeMax(), (4, 2)),
+    Row(RepeatStep(), ((3,), (None, 2)), refused=((None, 3), (None, 2))),
+    Row(RepeatStep(), ((2, 2), (3, 1)), refused=((3,), ())),
     Row(AttentionPool(4), (None, 3), refused=(None,)),
     Row(AttentionPool(bias=False, l2=0.1), (4, 3), refused=(4, 3, 2)),
 ]

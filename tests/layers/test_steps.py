@@ -27,6 +27,7 @@ from sparkdl.layers import (
     LayerNorm,
     Ragged,
     Relu,
+    RepeatStep,
     Residual,
     Tanh,
     TimeMax,
@@ -165,6 +166,43 @@ def test_a_graph_reads_sequences_beside_other_inputs(float64: None) -> None:
         np.testing.assert_allclose(y[row], whole @ np.asarray(weights["y"]["kernel"]) + weights["y"]["bias"], rtol=1e-6)
 
 
+PLANS = Graph(
+    {"past": (None, 3), "plan": (None, 2)},
+    {
+        "code": (Network([Dense(4), TimeMean()]), "past"),
+        "known": (RepeatStep(), "code", "plan"),
+        "both": (Concatenate(), "known", "plan"),
+        "y": (Network([Dense(2), TimeMax()]), "both"),
+    },
+    "y",
+)
+
+
+def test_a_row_of_one_sequence_stands_at_every_step_of_another(float64: None) -> None:
+    random = np.random.default_rng(5)
+    weights = jax.tree.map(lambda w: jnp.asarray(random.uniform(0.2, 1, w.shape)), PLANS.abstract_weights())
+    past, plan = random.standard_normal((2, 5, 3)), random.standard_normal((2, 4, 2))
+    lengths = [(5, 2), (3, 4)]
+    x = tuple(
+        Ragged(jnp.asarray(values), jnp.array(own, "int32"))
+        for values, own in zip((past, plan), zip(*lengths, strict=True), strict=True)
+    )
+    y = PLANS.forward(weights, x)
+    first, last = (jax.tree.map(np.asarray, weights[name]["dense_0"]) for name in ("code", "y"))
+    for row, (of_past, of_plan) in enumerate(lengths):
+        code = (past[row, :of_past] @ first["kernel"] + first["bias"]).mean(axis=0)
+        both = np.concatenate([np.tile(code, (of_plan, 1)), plan[row, :of_plan]], axis=1)
+        np.testing.assert_allclose(y[row], (both @ last["kernel"] + last["bias"]).max(axis=0), rtol=1e-12)
+
+    @jax.jit
+    def slopes(weights: Any, x: Any) -> tuple[Any, Any]:
+        y, kept = PLANS.train_forward(weights, x, context((1.0, 1.0)))
+        whole = jax.grad(lambda own: PLANS.forward(own, x).sum())(weights)
+        return PLANS.train_backward(weights, x, y, jnp.ones_like(y), kept, context((1.0, 1.0)), False)[1], whole
+
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), *slopes(weights, x))
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -181,6 +219,22 @@ def test_a_graph_reads_sequences_beside_other_inputs(float64: None) -> None:
         (
             lambda: Graph({"a": (None, 3), "b": (3,)}, {"y": (Add(), "a", "b")}, "y"),
             "Add expects rows of any length from all that it reads or from none",
+        ),
+        (
+            lambda: Graph({"a": (None, 3), "b": (3,)}, {"r": (RepeatStep(), "b", "a"), "y": (Add(), "r", "b")}, "y"),
+            "Add expects rows of any length from all that it reads or from none",
+        ),
+        (
+            lambda: Graph(
+                {"a": (None, 3), "b": (None, 3)},
+                {"v": (TimeMean(), "a"), "r": (RepeatStep(), "v", "b"), "y": (Add(), "r", "a")},
+                "y",
+            ),
+            "Add expects rows of the same lengths, received those of several inputs",
+        ),
+        (
+            lambda: Graph({"a": (None, 3)}, {"b": (Dense(2), "a"), "y": (RepeatStep(), "a", "b")}, "y"),
+            r"RepeatStep expects a row of one length to repeat, received rows of any, \(None, 3\); put LastStep",
         ),
         (lambda: EachStep([]), "layers of EachStep must hold at least one layer"),
     ],
