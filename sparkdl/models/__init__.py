@@ -19,3 +19,6 @@ from sparkdl.models.residual import resnet50 as resnet50
 from sparkdl.models.schema import normalization as normalization
 from sparkdl.models.schema import tabular as tabular
 from sparkdl.models.segmentation import unet as unet
+from sparkdl.models.sequences import lstm_classifier as lstm_classifier
+from sparkdl.models.sequences import tcn as tcn
+from sparkdl.models.sequences import text_cnn as text_cnn
