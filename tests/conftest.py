@@ -36,6 +36,7 @@ SLOW = (
     "tests/launch/test_lost_hosts.py",
     "tests/launch/test_worker.py",
     "tests/layers/test_convolution_over_time.py::test_a_causal_convolution_is_that_of_keras",
+    "tests/layers/test_convolution_over_time.py::test_a_network_keeps",
     "tests/layers/test_layers.py::test_compiled_and_eager",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=DepthwiseConv",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=SeparableConv",

@@ -79,7 +79,7 @@ def test_a_text_shorter_than_a_window_has_outputs_and_an_empty_one_the_bias() ->
 @pytest.mark.parametrize(
     "network",
     [
-        models.tcn((None,), 2, (8, 8), 2, embedding=Embedding(9, 8)),
+        models.tcn((None,), 2, (8,), 2, embedding=Embedding(9, 8)),
         models.text_cnn((None,), 2, Embedding(9, 8), sizes=(1, 2), filters=8, dropout=0.1),
         models.lstm_classifier((None,), 2, (8,), Embedding(9, 8)),
         models.lstm_classifier((None,), 2, (8,), Embedding(9, 8), bidirectional=True),
