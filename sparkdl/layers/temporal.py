@@ -112,18 +112,18 @@ class TemporalConvNet(Composite):
 
     def _body(self, index: int) -> list[Layer]:
         layers: list[Layer] = []
-        for name in ("conv1", "conv2"):
-            given: dict[str, Any] = {"padding": "causal", "dilation": 2**index, "name": name}
+        for number in (1, 2):
+            given: dict[str, Any] = {"padding": "causal", "dilation": 2**index, "name": f"conv{number}"}
             layers.append(Conv(self.filters[index], self.size, kernel_initializer=self.kernel_initializer, **given))
-            layers.append(self._activation())
+            layers.append(self._activation(f"activation{number}"))
             layers += [SpatialDropout(self.dropout)] if self.dropout else []
         return layers
 
     def _match(self, filters: int) -> Layer:
         return WidthMatch(filters, kernel_initializer=self.kernel_initializer, name="match")
 
-    def _activation(self) -> Layer:
-        return replace(self.activation, name=None, trainable=self.trainable and self.activation.trainable)
+    def _activation(self, name: str | None = None) -> Layer:
+        return replace(self.activation, name=name, trainable=self.trainable and self.activation.trainable)
 
     def _subject(self, index: int) -> str:
         return self.names[index]

@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 
 from sparkdl import Network
-from sparkdl.layers import Context, LastStep, Ragged, SpatialDropout, TemporalConvNet
+from sparkdl.layers import Context, LastStep, PRelu, Ragged, SpatialDropout, TemporalConvNet
 from sparkdl.weights import count_weights
 
 pytestmark = pytest.mark.usefixtures("float64")
 BLOCKS = TemporalConvNet([4, 4], 2)  # of which the second has nothing on its shortcut
 
 
+def abstract_of(layer: TemporalConvNet, channels: int) -> Any:
+    return jax.eval_shape(lambda: layer.init(jax.random.key(0), (7, channels)))
+
+
 def weights_of(layer: TemporalConvNet, channels: int, random: np.random.Generator) -> Any:
-    abstract = jax.eval_shape(lambda: layer.init(jax.random.key(0), (7, channels)))
-    return jax.tree.map(lambda w: jnp.asarray(random.standard_normal(w.shape) / 2), abstract)
+    return jax.tree.map(lambda w: jnp.asarray(random.standard_normal(w.shape) / 2), abstract_of(layer, channels))
 
 
 def in_torch(x: Any, blocks: list[Any]) -> Any:
@@ -99,6 +102,8 @@ def test_dropout_takes_channels_behind_every_convolution() -> None:
     body = layer.children[0].layer.layers  # type: ignore[attr-defined]
     assert [type(each).__name__ for each in body] == ["Conv", "Relu", "SpatialDropout"] * 2
     assert body[2] == SpatialDropout(0.5)
+    learned = [abstract_of(TemporalConvNet([3, 3], 2, rate, PRelu()), 3) for rate in (0.0, 0.1)]
+    assert learned[0] == learned[1] and {"conv1", "activation1"} <= learned[0]["block_1"]["body"].keys()
     weights, x = weights_of(layer, 16, np.random.default_rng(2)), jnp.ones((1, 5, 16))
     context = Context(jax.random.key(0), jnp.ones(1))
     y, _ = jax.jit(partial(layer.train_forward, context=context))(weights, x)
