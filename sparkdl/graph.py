@@ -250,7 +250,8 @@ def _check_number(name: str, layer: Layer, sources: int) -> None:
     kind = type(layer).__name__
     if isinstance(layer, Composite) and layer.entries != sources:
         raise ValueError(f"Node {name!r} is a {kind} of {layer.entries} inputs, received {sources} sources.")
-    if not isinstance(layer, (Composite, Merge)) and sources > 1:
+    merges = isinstance(layer, (Composite, Merge)) or layer.takes_several_lengths
+    if not merges and sources > 1:
         raise ValueError(
             f"Node {name!r} is a {kind}, which reads one source, received {sources}; put Concatenate, Add or another "
             "layer that merges before it."

@@ -131,6 +131,11 @@ class Layer(Spec):
         return False
 
     @property
+    def takes_several_lengths(self) -> bool:
+        """Whether x may be a tuple of rows that are not as long as one another; y's are those of the first."""
+        return False
+
+    @property
     def gives_integers(self) -> bool:
         """Whether y holds integers; nothing varies with such."""
         return False

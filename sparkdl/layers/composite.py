@@ -182,7 +182,8 @@ class Composite(Layer):
             ragged = [source for source in child.sources if is_ragged(shapes[source])]
             lengths_of.append(lengths_of[(ragged or child.sources)[0]])
             try:
-                if len({lengths_of[source] for source in ragged}) > 1:
+                several = len({lengths_of[source] for source in ragged}) > 1
+                if several and not child.layer.takes_several_lengths:
                     raise ValueError(
                         f"{type(child.layer).__name__} expects rows of the same lengths, received those of several "
                         f"inputs, {read}; put LastStep, TimeMean or TimeMax behind each."

@@ -18,6 +18,7 @@ from sparkdl.layers import (
     Gru,
     LastStep,
     Lstm,
+    MultiHeadAttention,
     Multiply,
     RepeatStep,
     SeparableConv,
@@ -79,4 +80,12 @@ BLOCKS_OVER_TIME = [
 BY_STEP = [
     Row(EachStep([Conv(2, (2, 2)), Flatten(), Dense(3)]), (2, 3, 3, 1), refused=()),
     Row(EachStep(BatchNorm()), (4, 3)),
+]
+
+ATTENTION = [
+    Row(MultiHeadAttention(4, 2, 2, causal=True, dropout=0.3, rotary=100.0), (3, 3), refused=((3, 4), (3, 4))),
+    Row(MultiHeadAttention(2), (None, 4), refused=(None, 3)),
+    Row(MultiHeadAttention(2, 3, dropout=0.3), ((None, 2), (None, 3)), refused=((4, 2), (3,))),
+    Row(MultiHeadAttention(2, 2, 1, bias=False, l1=0.1, constraint="unit_norm"), ((3, 2), (5, 3)), refused=(4,)),
+    Row(MultiHeadAttention(1, rotary=10.0), (None, 2), refused=(3, 3)),
 ]

@@ -1,0 +1,33 @@
+"""Positions as rotations of queries and keys, whose dot products then know how far apart two steps are."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from sparkdl.layers.base import Array
+from sparkdl.layers.normalization import wide
+
+
+def rotated(x: Array, base: float, back: bool = False) -> Array:
+    """Vectors of steps, turned by angles that grow with the step (Su et al. 2021, "RoFormer").
+
+    Numbers i and i + size / 2 of step t are turned together by t * base ** (-2 i / size), a convention of GPT-NeoX and
+    Llama; the paper's, which pairs neighbours, is another order of the same numbers.
+
+    Parameters
+    ----------
+    x : Array (..., steps, size)
+    base : float
+    back : bool, default False
+        Whether to turn them the other way, as slopes are.
+    """
+    steps, size = x.shape[-2:]
+    angles = np.arange(steps)[:, None] * base ** (-2 * np.arange(size // 2) / size)
+    turned = wide(x)
+    shape = (*(1,) * (x.ndim - 2), steps, size // 2)
+    cosines, sines = (jnp.asarray(of(angles).reshape(shape), turned.dtype) for of in (np.cos, np.sin))
+    if back:
+        sines = -sines
+    one, other = jnp.split(turned, 2, axis=-1)
+    return jnp.concatenate([one * cosines - other * sines, other * cosines + one * sines], axis=-1).astype(x.dtype)
