@@ -48,6 +48,8 @@ SLOW = (
     "tests/layers/test_recurrent.py::test_it_is_what_a_plain_loop",
     "tests/layers/test_recurrent.py::test_steps_",
     "tests/layers/test_recurrent.py::test_what_is_dropped",
+    "tests/layers/test_transformer.py::test_a_decoder_and_its_slopes_are_those_of_torch[True]",
+    "tests/layers/test_transformer.py::test_rows_that_all",
     "tests/spark/test_bad_input.py::test_few_rows",
     "tests/spark/test_bad_input.py::test_labels_that_lose",
     "tests/spark/test_bad_input.py::test_what_only_the_rows",

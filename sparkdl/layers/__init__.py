@@ -15,7 +15,12 @@ from sparkdl.layers.activation import Softplus as Softplus
 from sparkdl.layers.activation import Tanh as Tanh
 from sparkdl.layers.affine import Scale as Scale
 from sparkdl.layers.affine import Shift as Shift
+from sparkdl.layers.attention import FeedForward as FeedForward
+from sparkdl.layers.attention import LearnedPositions as LearnedPositions
 from sparkdl.layers.attention import MultiHeadAttention as MultiHeadAttention
+from sparkdl.layers.attention import SinusoidalPositions as SinusoidalPositions
+from sparkdl.layers.attention import TransformerDecoder as TransformerDecoder
+from sparkdl.layers.attention import TransformerEncoder as TransformerEncoder
 from sparkdl.layers.attention_pool import AttentionPool as AttentionPool
 from sparkdl.layers.augmentation import RandomBrightness as RandomBrightness
 from sparkdl.layers.augmentation import RandomContrast as RandomContrast

@@ -82,6 +82,11 @@ class Composite(Layer):
                     f"Layer {child.name!r} has {len(child.layer.exits)} outputs, but within a network one is read; cut "
                     "it by up_to, or make its layers those of the network."
                 )
+            if isinstance(child.layer, Composite) and child.layer.entries != len(child.sources):
+                raise ValueError(
+                    f"Layer {child.name!r}, a {type(child.layer).__name__}, reads {child.layer.entries} inputs, "
+                    f"received {len(child.sources)}; make it a node of a Graph, with as many sources."
+                )
         integers = [index in self.integer_entries for index in range(self.entries)]
         for child in self.children:
             for source, wanted in zip(child.sources, _integers_read(child), strict=True):

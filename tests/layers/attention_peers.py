@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -42,6 +43,27 @@ def attention_weights(module: Any, gradient: bool = False) -> dict[str, Any]:
     return own | {"output": {"kernel": kernel, "bias": array(module.out_proj.bias)}}
 
 
+def block_weights(module: Any, gradient: bool = False) -> dict[str, Any]:
+    """Of a `TransformerEncoderLayer` or `TransformerDecoderLayer`, as those of TransformerEncoder or -Decoder."""
+
+    def array(parameter: Any) -> np.ndarray:
+        return (parameter.grad if gradient else parameter.detach()).numpy().copy()
+
+    def dense(linear: Any) -> dict[str, Any]:
+        return {"kernel": array(linear.weight).T, "bias": array(linear.bias)}
+
+    names = ["attention", *(["cross_attention"] if hasattr(module, "multihead_attn") else []), "feed_forward"]
+    norms = (getattr(module, f"norm{index}") for index in range(1, len(names) + 1))
+    weights: dict[str, Any] = {
+        f"{name}_norm": {"scale": array(norm.weight), "bias": array(norm.bias)}
+        for name, norm in zip(names, norms, strict=True)
+    }
+    weights["attention"] = attention_weights(module.self_attn, gradient)
+    if "cross_attention" in names:
+        weights["cross_attention"] = attention_weights(module.multihead_attn, gradient)
+    return weights | {"feed_forward": {"inner": dense(module.linear1), "outer": dense(module.linear2)}}
+
+
 def padding(values: np.ndarray, lengths: Any) -> Any:
     """What PyTorch calls `key_padding_mask`."""
     import torch
@@ -60,6 +82,4 @@ def valid(values: np.ndarray, lengths: Any) -> np.ndarray:
 
 def assert_close(actual: Any, expected: Any, tolerance: float = 1e-12) -> None:
     """Equal structure, and arrays equal to within `tolerance`."""
-    import jax
-
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=0, atol=tolerance), actual, expected)

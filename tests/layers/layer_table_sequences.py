@@ -13,20 +13,25 @@ from sparkdl.layers import (
     Dense,
     DepthwiseConv,
     EachStep,
+    FeedForward,
     Flatten,
     GravesLstm,
     Gru,
     LastStep,
+    LearnedPositions,
     Lstm,
     MultiHeadAttention,
     Multiply,
     RepeatStep,
     SeparableConv,
     SimpleRnn,
+    SinusoidalPositions,
     Tanh,
     TemporalConvNet,
     TimeMax,
     TimeMean,
+    TransformerDecoder,
+    TransformerEncoder,
 )
 
 RECURRENT = [
@@ -88,4 +93,20 @@ ATTENTION = [
     Row(MultiHeadAttention(2, 3, dropout=0.3), ((None, 2), (None, 3)), refused=((4, 2), (3,))),
     Row(MultiHeadAttention(2, 2, 1, bias=False, l1=0.1, constraint="unit_norm"), ((3, 2), (5, 3)), refused=(4,)),
     Row(MultiHeadAttention(1, rotary=10.0), (None, 2), refused=(3, 3)),
+]
+
+POSITIONS = [
+    Row(LearnedPositions(5), (4, 2), refused=(6, 2)),
+    Row(LearnedPositions(7), (None, 3), refused=(None,)),
+    Row(SinusoidalPositions(), (3, 5), refused=(3, 5, 2)),
+    Row(SinusoidalPositions(20.0), (None, 4)),
+]
+
+BLOCKS = [
+    Row(FeedForward(3), (4,), refused=()),
+    Row(FeedForward(4, "silu", 0.3, gated=True), (2, 3)),
+    Row(FeedForward(2, "relu", bias=False, l2=0.1, constraint="max_norm"), (3,), refused=()),
+    Row(TransformerEncoder(2, 3), (3, 4), refused=(3, 3)),
+    Row(TransformerEncoder(1, 2, 0.2, "silu", True, True, gated=True, rotary=9.0), (2, 2), refused=(2,)),
+    Row(TransformerDecoder(1, 3, 0.2, inner_dropout=0.0), ((3, 2), (2, 3)), refused=((3,), (2, 3))),
 ]

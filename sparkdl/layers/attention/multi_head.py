@@ -12,6 +12,14 @@ from sparkdl.constraints import Constraint
 from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.attention.dot_product import Attention
 from sparkdl.layers.attention.rotary import rotated
+from sparkdl.layers.attention.steps_and_heads import (
+    as_heads,
+    flat_heads,
+    is_several,
+    only_answered,
+    two_of,
+    without_padding,
+)
 from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.ragged import Ragged, values_of
 from sparkdl.specs import check_range
@@ -112,7 +120,7 @@ class MultiHeadAttention(KernelLayer):
 
     def output_shape(self, input_shape: Any) -> Shape:
         """Of rows of shape (steps, inputs), or of a tuple of two such."""
-        shapes = input_shape if _is_several(input_shape) else (input_shape,)
+        shapes = input_shape if is_several(input_shape) else (input_shape,)
         if len(shapes) > 2 or any(len(shape) != 2 for shape in shapes):
             raise ValueError(
                 "MultiHeadAttention expects rows of steps, of shape (steps, inputs) or (None, inputs), or two of them, "
@@ -128,13 +136,13 @@ class MultiHeadAttention(KernelLayer):
         return tuple(shapes[0])
 
     def multiply_adds(self, input_shape: Any) -> int:
-        (steps, inputs), (others, other_inputs) = input_shape if _is_several(input_shape) else (input_shape,) * 2
+        (steps, inputs), (others, other_inputs) = input_shape if is_several(input_shape) else (input_shape,) * 2
         size, steps, others = self._size(inputs), steps or 1, others or 1
         numbers = steps * 2 * inputs * self.heads + others * 2 * other_inputs * self._key_value_heads
         return (numbers + 2 * steps * others * self.heads) * size
 
     def init(self, key: Array, input_shape: Any) -> Weights:
-        (_, inputs), (_, other_inputs) = input_shape if _is_several(input_shape) else (input_shape,) * 2
+        (_, inputs), (_, other_inputs) = input_shape if is_several(input_shape) else (input_shape,) * 2
         size, few = self._size(inputs), self._key_value_heads
         sizes = {"query": (inputs, self.heads), "key": (other_inputs, few), "value": (other_inputs, few)}
         keys, weights = jax.random.split(key, 4), {}
@@ -184,8 +192,8 @@ class MultiHeadAttention(KernelLayer):
 
     def _run(self, weights: Weights, x: Any, key: Array | None) -> tuple[Any, Any]:
         """(y, what the way back needs)."""
-        asking, asked = _two(x)
-        rows = {"query": _without_padding(asking), "key": _without_padding(asked)}
+        asking, asked = two_of(x)
+        rows = {"query": without_padding(asking), "key": without_padding(asked)}
         queries = self._heads(rows["query"], weights["query"])
         keys, values = (self._heads(rows["key"], weights[name]) for name in ("key", "value"))
         if self.rotary:
@@ -193,10 +201,10 @@ class MultiHeadAttention(KernelLayer):
         queries = queries.reshape(len(queries), self._key_value_heads, -1, *queries.shape[2:])
         taken, kept = self._attention(asked, key).forward(queries, keys, values)
         kernel = weights["output"]["kernel"]
-        y = _flat_heads(taken) @ kernel.reshape(-1, kernel.shape[2])
+        y = flat_heads(taken) @ kernel.reshape(-1, kernel.shape[2])
         if self.bias:
             y = y + weights["output"]["bias"][None]
-        y = _only_answered(y.reshape(*rows["query"].shape[:2], -1), asking, asked)
+        y = only_answered(y.reshape(*rows["query"].shape[:2], -1), asking, asked)
         return (replace(asking, values=y) if isinstance(asking, Ragged) else y), (queries, keys, values, taken, kept)
 
     def _back(
@@ -212,19 +220,19 @@ class MultiHeadAttention(KernelLayer):
         """(dx or None, dweights or {}) from what `_run` kept."""
         if not wants_delta and not wants_gradient:
             return None, {}
-        asking, asked = _two(x)
+        asking, asked = two_of(x)
         queries, keys, values, taken, own = kept
         kernel, gradient = weights["output"]["kernel"], {}
-        dy = _only_answered(dy, asking, asked)
+        dy = only_answered(dy, asking, asked)
         flat_dy = dy.reshape(-1, dy.shape[2])
-        dtaken = _as_heads(flat_dy @ kernel.reshape(-1, kernel.shape[2]).T, taken)
+        dtaken = as_heads(flat_dy @ kernel.reshape(-1, kernel.shape[2]).T, taken)
         dqueries, dkeys, dvalues = self._attention(asked, key).backward(queries, keys, values, taken, dtaken, own)
         dqueries = dqueries.reshape(len(dqueries), self.heads, *dqueries.shape[3:])
         if self.rotary:
             dqueries, dkeys = (rotated(array, self.rotary, back=True) for array in (dqueries, dkeys))
-        slopes = {"query": _flat_heads(dqueries), "key": _flat_heads(dkeys), "value": _flat_heads(dvalues)}
+        slopes = {"query": flat_heads(dqueries), "key": flat_heads(dkeys), "value": flat_heads(dvalues)}
         if wants_gradient:
-            of_output = {"kernel": (_flat_heads(taken).T @ flat_dy).reshape(kernel.shape)}
+            of_output = {"kernel": (flat_heads(taken).T @ flat_dy).reshape(kernel.shape)}
             gradient = {name: self._gradient(asking, asked, name, slope, weights) for name, slope in slopes.items()}
             gradient["output"] = of_output | ({"bias": flat_dy.sum(axis=0)} if self.bias else {})
         if not wants_delta:
@@ -236,7 +244,7 @@ class MultiHeadAttention(KernelLayer):
 
     def _gradient(self, asking: Any, asked: Any, name: str, slope: Array, weights: Weights) -> Weights:
         """Of query, key or value, from the slopes of what it gave, (batch * steps, heads * size)."""
-        rows = _without_padding(asking if name == "query" else asked)
+        rows = without_padding(asking if name == "query" else asked)
         kernel = (rows.reshape(-1, rows.shape[2]).T @ slope).reshape(weights[name]["kernel"].shape)
         if not self.bias:
             return {"kernel": kernel}
@@ -268,38 +276,3 @@ class MultiHeadAttention(KernelLayer):
         if self.rotary and size % 2:
             raise ValueError(f"MultiHeadAttention with rotary expects an even key_size, received {size}; set key_size.")
         return size
-
-
-def _is_several(shape: Any) -> bool:
-    return any(isinstance(part, tuple) for part in shape)
-
-
-def _two(x: Any) -> tuple[Any, Any]:
-    """(what asks, what is asked)."""
-    return x if isinstance(x, tuple) else (x, x)
-
-
-def _without_padding(rows: Any) -> Array:
-    """Values with zeros for padding."""
-    return jnp.where(rows.valid[..., None], rows.values, 0) if isinstance(rows, Ragged) else rows
-
-
-def _only_answered(y: Array, asking: Any, asked: Any) -> Array:
-    """(batch, steps, n) with zeros where a row has no such step or there is none for it to ask."""
-    if isinstance(asking, Ragged):
-        y = jnp.where(asking.valid[..., None], y, 0)
-    if isinstance(asked, Ragged) and asked is not asking:
-        y = jnp.where((jnp.asarray(asked.lengths) > 0)[:, None, None], y, 0)
-    return y
-
-
-def _flat_heads(heads: Array) -> Array:
-    """(batch, ..., steps, size) as (batch * steps, heads * size)."""
-    heads = heads.reshape(len(heads), -1, *heads.shape[-2:])
-    return heads.swapaxes(1, 2).reshape(-1, heads.shape[1] * heads.shape[3])
-
-
-def _as_heads(flat: Array, like: Array) -> Array:
-    """The inverse of `_flat_heads`."""
-    heads = flat.reshape(len(like), like.shape[-2], -1, like.shape[-1])
-    return heads.swapaxes(1, 2).reshape(like.shape)

@@ -1,0 +1,140 @@
+"""What tells the steps of a row apart: vectors that are added to them, learned or made of sines."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from sparkdl.initializers import Initializer, TruncatedNormal
+from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.layers.ragged import Ragged, values_of, with_values
+from sparkdl.specs import check_range
+
+
+@dataclass(frozen=True)
+class Positions(Layer):
+    """Base of the layers that add a vector to every step, the same for all rows.
+
+    x  Ragged (batch, steps, inputs), or such an array     dx  array (batch, steps, inputs)   dL/dx
+    y  likewise, 0 beyond the end of a row                 dy  array (batch, steps, inputs)   dL/dy
+    """
+
+    @property
+    def takes_ragged(self) -> bool:
+        return True
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        if len(input_shape) != 2:
+            raise ValueError(
+                f"{type(self).__name__} expects rows of steps, of shape (steps, inputs) or (None, inputs), received "
+                f"{input_shape}; put a layer before it that gives every step a vector, such as Embedding."
+            )
+        return input_shape
+
+    @abstractmethod
+    def vectors(self, weights: Weights, like: Array) -> Array:
+        """Those of as many steps as `like` (batch, steps, inputs) has, (steps, inputs), in its dtype."""
+
+    @jitted
+    def forward(self, weights: Weights, x: Any) -> Any:
+        values = values_of(x)
+        return with_values(x, self._valid(x, values + self.vectors(weights, values)[None]))
+
+    @jitted
+    def delta(self, weights: Weights, x: Any, y: Any, dy: Array) -> Array:
+        return self._valid(x, dy)
+
+    def _valid(self, x: Any, values: Array) -> Array:
+        return jnp.where(x.valid[..., None], values, 0) if isinstance(x, Ragged) else values
+
+
+@dataclass(frozen=True)
+class LearnedPositions(Positions):
+    """y = x + table[step]: a learned vector for every step (Gehring et al. 2017; Devlin et al. 2019, "BERT").
+
+    x, y, dx and dy are as of rows of steps, (batch, steps, inputs); y is 0 beyond the end of a row.
+    weights  table (length, inputs)
+
+    Parameters
+    ----------
+    length : int
+        Steps that a row may have. Rows of a fixed length above it are refused; of rows of any length, those beyond it
+        give NaN in the steps that have no vector, as nothing better can be told while a program runs: cut the column
+        before, as by Spark's `slice(column, 1, length)`.
+    initializer : Initializer or str, default TruncatedNormal(0.02)
+        Of the table.
+
+    Examples
+    --------
+    >>> from sparkdl import Network
+    >>> from sparkdl.layers import Embedding, LearnedPositions
+    >>> Network([Embedding(100, 8), LearnedPositions(512)], input_shape=(None,)).output_shape()
+    (None, 8)
+    """
+
+    length: int
+    initializer: Initializer | str = field(default=TruncatedNormal(0.02), kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "initializer", Initializer.of(self.initializer))
+        if not isinstance(self.length, int) or isinstance(self.length, bool) or self.length < 1:
+            raise ValueError(f"length of LearnedPositions must be a positive integer, received {self.length!r}.")
+
+    def output_shape(self, input_shape: Shape) -> Shape:
+        steps = super().output_shape(input_shape)[0]
+        if steps is not None and steps > self.length:
+            raise ValueError(
+                f"LearnedPositions expects rows of at most {self.length} steps, received {input_shape}; raise its "
+                "length."
+            )
+        return input_shape
+
+    def init(self, key: Array, input_shape: Shape) -> Weights:
+        return {"table": Initializer.of(self.initializer).sample(key, (self.length, input_shape[1]))}
+
+    def vectors(self, weights: Weights, like: Array) -> Array:
+        table, more = weights["table"], max(0, like.shape[1] - self.length)
+        return jnp.pad(table[: like.shape[1]], [(0, more), (0, 0)], constant_values=np.nan)
+
+    @jitted
+    def gradient(self, weights: Weights, x: Any, y: Any, dy: Array) -> Weights:
+        slopes = self._valid(x, dy).sum(axis=0)[: self.length]
+        return {"table": jnp.pad(slopes, [(0, self.length - len(slopes)), (0, 0)])}
+
+
+@dataclass(frozen=True)
+class SinusoidalPositions(Positions):
+    """y = x + vectors of sines and cosines of the step (Vaswani et al. 2017, section 3.5); nothing is learned.
+
+    Numbers 2 i and 2 i + 1 of the vector of step t are the sine and the cosine of t / base ** (2 i / inputs). x, y, dx
+    and dy are as of rows of steps, (batch, steps, inputs); y is 0 beyond the end of a row.
+
+    Parameters
+    ----------
+    base : float, default 10000
+        How many steps the slowest of them takes for a turn, over 2 pi.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sparkdl.layers import SinusoidalPositions
+    >>> SinusoidalPositions().forward({}, np.zeros((1, 2, 4), "float32"))[0].round(4).tolist()[0]
+    [0.0, 1.0, 0.0, 1.0]
+    """
+
+    base: float = 10_000.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(1, inf)", "base")
+
+    def vectors(self, weights: Weights, like: Array) -> Array:
+        steps, inputs = like.shape[1:]
+        pairs = np.arange(inputs) // 2
+        angles = np.arange(steps)[:, None] / self.base ** (2 * pairs / inputs)
+        return jnp.asarray(np.where(np.arange(inputs) % 2, np.cos(angles), np.sin(angles)), like.dtype)
