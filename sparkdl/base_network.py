@@ -191,7 +191,7 @@ class BaseNetwork(Generating):
         return drawing
 
     def _needed(self, names: list[str]) -> set[str]:
-        """These layers, and all that they depend on.
+        """These layers, and all that they depend on, be it for its weights alone.
 
         Raises
         ------
@@ -206,6 +206,7 @@ class BaseNetwork(Generating):
             if child.name in found:
                 above = [self.names[source - self.entries] for source in child.sources if source >= self.entries]
                 found.update(above)
+                found.update([child.layer.shares] if child.layer.shares else [])
         return found
 
     def _summary(self, header: tuple[str, ...], before: list[tuple[str, ...]], cells: list[tuple[str, ...]]) -> str:

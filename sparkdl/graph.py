@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from sparkdl.base_network import BaseNetwork
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.composite import Child, Composite, described
+from sparkdl.layers.composite import Child, Composite, check_shares, described
 from sparkdl.layers.merge import Merge
 from sparkdl.layers.ragged import is_row_shape
 from sparkdl.specs import Named, Spec
@@ -123,7 +123,7 @@ class Graph(BaseNetwork):
     def children(self) -> tuple[Child, ...]:
         index = {name: at for at, name in enumerate(self.inputs)}
         layers: dict[str, Layer] = {}  # by the name of their weights
-        children = []
+        children: list[Child] = []
         for name, (layer, *sources) in self.nodes.items():
             for source in sources:
                 if source not in index:
@@ -138,8 +138,10 @@ class Graph(BaseNetwork):
                 raise ValueError(f"Node {name!r} is to share the weights of {key!r}, which {found}; define that once.")
             layers.setdefault(key, own)
             _check_number(name, layers[key], len(sources))
+            check_shares(name, layers[key], [child.name for child in children])
             read = tuple(index[source] for source in sources)
-            children.append(Child(name, layers[key], read, key if isinstance(layer, Same) else ""))
+            shared = layers[key].shares or (key if isinstance(layer, Same) else "")
+            children.append(Child(name, layers[key], read, shared))
             index[name] = len(index)
         return tuple(children)
 
@@ -166,7 +168,7 @@ class Graph(BaseNetwork):
         for child in self.children:
             layer, *sources = self.nodes[child.name]
             if child.name in needed:
-                if child.shared:
+                if isinstance(layer, Same):
                     layer = Same(child.key, None if child.key in keys else child.layer)
                 nodes[child.name] = (layer, *sources)
                 keys.add(child.key)

@@ -48,6 +48,7 @@ SLOW = (
     "tests/layers/test_recurrent.py::test_it_is_what_a_plain_loop",
     "tests/layers/test_recurrent.py::test_steps_",
     "tests/layers/test_recurrent.py::test_what_is_dropped",
+    "tests/layers/test_tied.py::test_it_learns_to_tell_the_next_category[sgd]",
     "tests/layers/test_transformer.py::test_a_decoder_and_its_slopes_are_those_of_torch[True]",
     "tests/layers/test_transformer.py::test_rows_that_all",
     "tests/spark/test_bad_input.py::test_few_rows",

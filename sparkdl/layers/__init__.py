@@ -100,6 +100,7 @@ from sparkdl.layers.spatial import SpaceToDepth as SpaceToDepth
 from sparkdl.layers.spatial import UpSample as UpSample
 from sparkdl.layers.spatial import ZeroPad as ZeroPad
 from sparkdl.layers.temporal import TemporalConvNet as TemporalConvNet
+from sparkdl.layers.tied import TiedDense as TiedDense
 from sparkdl.layers.time_pooling import LastStep as LastStep
 from sparkdl.layers.time_pooling import TimeMax as TimeMax
 from sparkdl.layers.time_pooling import TimeMean as TimeMean

@@ -136,6 +136,11 @@ class Layer(Spec):
         return False
 
     @property
+    def shares(self) -> str:
+        """Name of a layer before it in the same network whose weights it uses, and learns, too; "" for its own."""
+        return ""
+
+    @property
     def gives_integers(self) -> bool:
         """Whether y holds integers; nothing varies with such."""
         return False

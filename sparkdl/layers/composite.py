@@ -6,7 +6,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -35,7 +35,8 @@ class Child(NamedTuple):
         Indices into the arrays of the composite's x followed by what earlier children put out: in a composite that
         reads one array, 0 is x and `i + 1` is of child `i`. Several arrive as a tuple.
     shared : str
-        The name under which its weights are those of other children too, of the same layer; "" if they are its own.
+        The name under which its weights are those of other children too, of the same layer or of one that uses the same
+        arrays; "" if they are its own.
     """
 
     name: str
@@ -86,6 +87,11 @@ class Composite(Layer):
                 raise ValueError(
                     f"Layer {child.name!r}, a {type(child.layer).__name__}, reads {child.layer.entries} inputs, "
                     f"received {len(child.sources)}; make it a node of a Graph, with as many sources."
+                )
+            if child.layer.shares and child.shared != child.layer.shares:
+                raise ValueError(
+                    f"Layer {child.name!r} is to share the weights of {child.layer.shares!r}, which a "
+                    f"{type(self).__name__} does not have beside it; make both layers of one Network, or of one Graph."
                 )
         integers = [index in self.integer_entries for index in range(self.entries)]
         for child in self.children:
@@ -194,6 +200,7 @@ class Composite(Layer):
                         f"inputs, {read}; put LastStep, TimeMean or TimeMax behind each."
                     )
                 shapes.append(steps.output_shape(child.layer, read))
+                self._check_shared(child, shapes)
             except ValueError as error:
                 raise ValueError(f"{subject}: {error}{place_of(error)}") from None
             except Exception as error:  # of a user's own forward
@@ -332,7 +339,7 @@ class Composite(Layer):
                 context.at(index, child.name),
                 any(wanted[source] for source in child.sources),
             )
-            if child.key in learned:
+            if child.key in learned and own:
                 gradient[child.key] = added(gradient[child.key], own) if child.key in gradient else own
             parts = below if len(child.sources) > 1 and below is not None else (below,)
             for source, part in reversed(list(zip(child.sources, parts, strict=False))):
@@ -395,6 +402,21 @@ class Composite(Layer):
                 changed[child.name] = child.layer.frozen_at(inner)
         return self.replaced(changed) if changed else self
 
+    def _check_shared(self, child: Child, shapes: Sequence[Any]) -> None:
+        """ValueError if a child uses arrays of a layer of another kind that are not there, or of other shapes."""
+        if not child.layer.shares:
+            return
+        owner = next(other for other in self.children if other.key == child.key)
+        own, there = (
+            {name: array.shape for name, array in jax.eval_shape(partial(_initial, each, shapes)).items()}
+            for each in (child, owner)
+        )
+        if own != there:
+            raise ValueError(
+                f"{type(child.layer).__name__} is to share {child.key!r}, and expects {own} there, received {there}; "
+                "give both the same sizes."
+            )
+
     def _weighty(self, weights: Weights) -> Iterator[Child]:
         return (child for child in self.owners if child.key in weights)
 
@@ -434,9 +456,12 @@ class Chain(Composite):
 
     @cached_property
     def children(self) -> tuple[Child, ...]:
+        names = names_of(self.layers)
+        for index, layer in enumerate(self.layers):
+            check_shares(names[index], layer, names[:index])
         return tuple(
-            Child(name, layer, (index,))
-            for index, (name, layer) in enumerate(zip(names_of(self.layers), self.layers, strict=True))
+            Child(name, layer, (index,), layer.shares)
+            for index, (name, layer) in enumerate(zip(names, self.layers, strict=True))
         )
 
     def replaced(self, layers: Mapping[str, Layer]) -> Self:
@@ -468,6 +493,15 @@ def hold_layers(owner: Layer, field: str, least: int = 1) -> None:
     object.__setattr__(owner, field, tuple(layers))
 
 
+def check_shares(name: str, layer: Layer, before: Collection[str]) -> None:
+    """ValueError if a layer of that name uses the weights of one that is not among those before it."""
+    if layer.shares and layer.shares not in before:
+        known = f"; those are {', '.join(before)}" if before else ""
+        raise ValueError(
+            f"Layer {name!r} is to share the weights of {layer.shares!r}, which is no layer before it{known}."
+        )
+
+
 def names_of(layers: Sequence[Layer]) -> tuple[str, ...]:
     """The layers' own names, or their types and positions: "conv_0"."""
     return tuple(layer.name or f"{_snake_case(layer)}_{index}" for index, layer in enumerate(layers))
@@ -492,6 +526,10 @@ def read_by(child: Child, values: Sequence[Any]) -> Any:
 def own_shape(child: Child, shapes: Sequence[Any]) -> Any:
     """The shape of the rows that a child's own functions are given: of those of any length perhaps that of a step."""
     return steps.shape_of_step(child.layer, read_by(child, shapes))
+
+
+def _initial(child: Child, shapes: Sequence[Any]) -> Weights:
+    return child.layer.init(jax.random.key(0), own_shape(child, shapes))
 
 
 def _readers(child: Child) -> Sequence[list[tuple[str, Layer]]]:

@@ -130,11 +130,15 @@ def map_factored(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def added(one: Any, other: Any) -> Any:
-    """The sum of two trees of one structure; that of two factored matrices has the rows of both."""
+    """The sum of two trees of one structure; that of two factored matrices has the rows of both.
+
+    Where one of the two is factored alone, as of a table that is read by number and multiplied with, the sum is not.
+    """
 
     def both(one: Any, other: Any) -> Any:
-        if is_factored(one):
+        if is_factored(one) and is_factored(other):
             return jax.tree.map(lambda *parts: jnp.concatenate(parts), one, other)
+        one, other = (part.product() if is_factored(part) else part for part in (one, other))
         return one + other
 
     return jax.tree.map(both, one, other, is_leaf=is_factored)

@@ -28,6 +28,7 @@ from sparkdl.layers import (
     SinusoidalPositions,
     Tanh,
     TemporalConvNet,
+    TiedDense,
     TimeMax,
     TimeMean,
     TransformerDecoder,
@@ -104,9 +105,11 @@ POSITIONS = [
 
 BLOCKS = [
     Row(FeedForward(3), (4,), refused=()),
+    Row(TiedDense(5, "words"), (3,), refused=()),
+    Row(TiedDense(4, to="words"), (2, 3)),
     Row(FeedForward(4, "silu", 0.3, gated=True), (2, 3)),
     Row(FeedForward(2, "relu", bias=False, l2=0.1, constraint="max_norm"), (3,), refused=()),
-    Row(TransformerEncoder(2, 3), (3, 4), refused=(3, 3)),
-    Row(TransformerEncoder(1, 2, 0.2, "silu", True, True, gated=True, rotary=9.0), (2, 2), refused=(2,)),
-    Row(TransformerDecoder(1, 3, 0.2, inner_dropout=0.0), ((3, 2), (2, 3)), refused=((3,), (2, 3))),
+    Row(TransformerEncoder(2, 3), (3, 4)),
+    Row(TransformerEncoder(1, 2, 0.2, "silu", True, True, gated=True, rotary=9.0), (2, 2)),
+    Row(TransformerDecoder(1, 3), ((3, 2), (2, 3))),
 ]
