@@ -34,6 +34,7 @@ FLOORS = {
     "spark/params": 6,
     "spark/driver": 7,
     "spark": 8,
+    "series.py": 9,
     "quickstart.py": 9,
 }
 SPARK = 4  # the first floor that knows it

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sparkdl.spark.functions import register_function as register_function
     from sparkdl.spark.regression import DeepRegressionModel as DeepRegressionModel
     from sparkdl.spark.regression import DeepRegressor as DeepRegressor
+    from sparkdl.spark.series_windows import SeriesWindows as SeriesWindows
     from sparkdl.spark.session import local_session as local_session
 
 # On a worker a task's module is all that is needed, not the stages, nor pyspark.ml.
@@ -22,6 +23,7 @@ __getattr__, __dir__ = exports(
         "estimator": ("DeepEstimator", "DeepModel"),
         "functions": ("register_function",),
         "regression": ("DeepRegressionModel", "DeepRegressor"),
+        "series_windows": ("SeriesWindows",),
         "session": ("local_session",),
     },
 )

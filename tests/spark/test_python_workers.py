@@ -88,6 +88,7 @@ def test_rows_that_end_since_spark_could_not_read_on_are_told_from_all_rows(
         ("sparkdl.spark.tasks.inference", ["optax", "pandas", "pyspark.ml"]),
         ("sparkdl.spark.tasks.measuring", ["optax", "pyspark.ml"]),
         ("sparkdl.spark.tasks.task", ["pandas", "pyspark.ml"]),
+        ("sparkdl.spark.tasks.windowing", ["jax", "optax", "pandas", "pyspark"]),
     ],
 )
 def test_other_daemons_workers_import_no_more_than_their_task_needs(module: str, heavy: list[str]) -> None:

@@ -14,11 +14,15 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
+    DateType,
     DecimalType,
     DoubleType,
+    IntegralType,
     NumericType,
     StringType,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from sparkdl.arrays import INTEGERS, kept_dtype
@@ -126,6 +130,18 @@ STEP_LABELS = {
     "array<numeric>": ColumnType(lambda kind: _depth(kind) == 1, _cast),
     "array<array<numeric>>": ColumnType(lambda kind: _depth(kind) == 2, _cast),
 }
+TIMES = {
+    "date": ColumnType(lambda kind: isinstance(kind, DateType), _as_it_is),
+    "timestamp": ColumnType(lambda kind: isinstance(kind, (TimestampType, TimestampNTZType)), _as_it_is),
+    "numeric": ColumnType(lambda kind: isinstance(kind, NumericType), _as_it_is),
+}
+KEYS = {
+    "string": ColumnType(lambda kind: kind == StringType(), _as_it_is),  # of no other collation, whose keys mix
+    "whole number": ColumnType(lambda kind: isinstance(kind, (IntegralType, BooleanType, DecimalType)), _as_it_is),
+    "date": TIMES["date"],
+    "timestamp": TIMES["timestamp"],
+    "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
+}
 FEATURES = LABELS | {
     "nested arrays": ColumnType(lambda kind: _depth(kind) > 1, _cast),
     "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
@@ -230,6 +246,16 @@ def labels(dataset: DataFrame, part: LabelPart, param: str = "labelCol") -> tupl
 def numbers(dataset: DataFrame, name: str, param: str) -> Column:
     """A column of numbers or booleans: row weights, validation rows."""
     return _sent(dataset, name, param, NUMBER)
+
+
+def key(dataset: DataFrame, name: str, param: str) -> Column:
+    """A column whose values tell series apart."""
+    return _sent(dataset, name, param, KEYS)
+
+
+def time(dataset: DataFrame, name: str, param: str) -> Column:
+    """A column of times."""
+    return _sent(dataset, name, param, TIMES)
 
 
 def in_rows(dataset: DataFrame) -> DataFrame:
