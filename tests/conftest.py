@@ -111,6 +111,7 @@ SLOW = (
     "tests/spark/test_unchanged.py",
     "tests/test_benchmarks.py",
     "tests/test_drawing.py::test_every_text_fits_its_box[resnet18]",
+    "tests/test_forecasting.py::test_quantiles_of_waves",
     "tests/test_models.py::test_an_autoencoder",
     "tests/test_models.py::test_every_position",
     "tests/test_models.py::test_networks_of_tables_learn",

@@ -47,6 +47,12 @@ def squared_hinge(o: np.ndarray, t: np.ndarray) -> np.ndarray:
     return (np.where(t, 1 - o, 1 + o).clip(0) ** 2).sum(1)
 
 
+def pinball(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """By hand, for the quantiles 0.25, 0.5 and 0.75."""
+    apart = labels - outputs
+    return (np.abs(apart) * np.where(apart > 0, [0.25, 0.5, 0.75], [0.75, 0.5, 0.25])).sum(1)
+
+
 def cosine(o: np.ndarray, t: np.ndarray) -> np.ndarray:
     return 1 - (o * t).sum(1) / np.linalg.norm(o, axis=1) / np.linalg.norm(t, axis=1)
 
@@ -157,6 +163,12 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         np.stack([OUTPUTS, OTHERS], axis=1),
         np.stack([BITS, 1 - BITS], axis=1),
         (binary(OUTPUTS, BITS) + binary(OTHERS, 1 - BITS)) / 2,
+    ),
+    "each position, quantiles": (
+        losses.EachPosition(losses.Quantile((0.25, 0.5, 0.75))),
+        np.stack([OUTPUTS, OTHERS], axis=1),
+        np.stack([OTHERS[:, 0], OUTPUTS[:, 1]], axis=1),
+        (pinball(OUTPUTS, OTHERS[:, :1]) + pinball(OTHERS, OUTPUTS[:, 1:2])) / 2,
     ),
     "pairwise logistic": (
         losses.PairwiseLogistic(),

@@ -4,6 +4,7 @@ from sparkdl.models.categories import dlrm as dlrm
 from sparkdl.models.categories import embedded as embedded
 from sparkdl.models.categories import two_tower as two_tower
 from sparkdl.models.categories import wide_and_deep as wide_and_deep
+from sparkdl.models.forecasting import forecaster as forecaster
 from sparkdl.models.mobile import mobilenet_v2 as mobilenet_v2
 from sparkdl.models.perceptrons import autoencoder as autoencoder
 from sparkdl.models.perceptrons import mlp as mlp

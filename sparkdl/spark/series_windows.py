@@ -45,8 +45,8 @@ class SeriesWindows(Transformer, SeriesParams, Saved):
     Parameters
     ----------
     keyCols : str or list of str, default []
-        Columns that tell series apart: strings, whole numbers, booleans, decimals, dates, timestamps or binary; none
-        for a single series. What does not change within a series, such as its class or region, may be named with them.
+        Columns that tell series apart: strings, numbers, booleans, dates, timestamps or binary; none for a single
+        series. What does not change within a series, such as its index, class or region, may be named with them.
     timeCol : str, default "time"
         Dates, timestamps or numbers. Each time occurs once in a series. It need not be a regular one: without `every`,
         steps are the rows in their order.

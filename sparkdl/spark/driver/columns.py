@@ -17,7 +17,6 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
-    IntegralType,
     NumericType,
     StringType,
     StructType,
@@ -137,7 +136,7 @@ TIMES = {
 }
 KEYS = {
     "string": ColumnType(lambda kind: kind == StringType(), _as_it_is),  # of no other collation, whose keys mix
-    "whole number": ColumnType(lambda kind: isinstance(kind, (IntegralType, BooleanType, DecimalType)), _as_it_is),
+    "numeric": ColumnType(_is_number, _as_it_is),
     "date": TIMES["date"],
     "timestamp": TIMES["timestamp"],
     "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),

@@ -290,7 +290,8 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Array:
-    """Where two arrays are not equal; nulls are equal to each other."""
-    unequal = pc.fill_null(pc.not_equal(one, other), False)
-    nulls = pc.xor(pc.is_null(one), pc.is_null(other))
-    return pc.or_(unequal, nulls).to_numpy(zero_copy_only=False)
+    """Where two arrays are not equal; nulls are equal to each other, as NaNs are."""
+    unequal = pc.or_(pc.fill_null(pc.not_equal(one, other), False), pc.xor(pc.is_null(one), pc.is_null(other)))
+    if pa.types.is_floating(one.type):
+        unequal = pc.and_not(unequal, pc.fill_null(pc.and_(pc.is_nan(one), pc.is_nan(other)), False))
+    return unequal.to_numpy(zero_copy_only=False)
