@@ -154,6 +154,7 @@ class HasBatches(Params):
 
 
 class DeepParams(
+    NamedParams,
     HasNetwork,
     HasBatches,
     HasActivationCols,
