@@ -1,0 +1,1 @@
+"""Subword tokenizers of the package tokenizers, an extra; no Spark."""
