@@ -105,6 +105,8 @@ SLOW = (
     "tests/spark/test_sequences.py::test_workers",
     "tests/spark/test_spark_docs.py",
     "tests/spark/test_tabular.py",
+    "tests/spark/test_tokenizer.py::test_a_stream",
+    "tests/spark/test_tokenizer.py::test_it_comes_back",
     "tests/spark/test_transfer_learning.py::test_the_loss_of_each_row",
     "tests/spark/test_tuning.py::test_maps_of_equal_rows",
     "tests/spark/test_tuning.py::test_maps_that_read",

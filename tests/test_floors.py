@@ -36,6 +36,7 @@ FLOORS = {
     "spark": 8,
     "series.py": 9,
     "quickstart.py": 9,
+    "text": 9,
 }
 SPARK = 4  # the first floor that knows it
 

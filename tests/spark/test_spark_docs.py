@@ -10,9 +10,12 @@ from pyspark.sql import SparkSession
 
 from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, register_function
 from sparkdl.series import SeriesWindows
+from sparkdl.text import Tokenizer
+
+DOCUMENTED = [DeepClassifier, DeepEstimator, DeepRegressor, SeriesWindows, Tokenizer, register_function]
 
 
-@pytest.mark.parametrize("documented", [DeepClassifier, DeepEstimator, DeepRegressor, SeriesWindows, register_function])
+@pytest.mark.parametrize("documented", DOCUMENTED)
 def test_the_example_gives_what_it_says(spark: SparkSession, documented: Any) -> None:
     (example,) = doctest.DocTestFinder(recurse=False).find(documented, globs={"spark": spark})
     results = doctest.DocTestRunner(optionflags=doctest.FAIL_FAST).run(example)

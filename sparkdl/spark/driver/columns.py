@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    IntegralType,
     NumericType,
     StringType,
     StructType,
@@ -78,6 +79,10 @@ def _is_string(kind: DataType) -> bool:
     return isinstance(kind.elementType if isinstance(kind, ArrayType) else kind, StringType)
 
 
+def _is_integer_list(kind: DataType) -> bool:
+    return isinstance(kind, ArrayType) and isinstance(kind.elementType, IntegralType)
+
+
 def _depth(kind: DataType) -> int:
     """How deep arrays of numbers are nested; 0 for other types."""
     if not isinstance(kind, ArrayType):
@@ -123,6 +128,8 @@ LISTS = {
     "Vector": ColumnType(lambda kind: isinstance(kind, VectorUDT), _vector),
 }
 STRINGS = {"string": ColumnType(_is_string, _as_it_is)}  # or array<string>, of inputs that take hashes
+TEXTS = {"string": ColumnType(lambda kind: isinstance(kind, StringType), _as_it_is)}  # of tokenizers
+IDS = {"array of whole numbers": ColumnType(_is_integer_list, _as_it_is)}
 LABELS = NUMBER | LISTS  # also of featuresCols
 # One label or a list of them for each step, of networks that end in a prediction for each.
 STEP_LABELS = {
@@ -255,6 +262,16 @@ def key(dataset: DataFrame, name: str, param: str) -> Column:
 def time(dataset: DataFrame, name: str, param: str) -> Column:
     """A column of times."""
     return _sent(dataset, name, param, TIMES)
+
+
+def texts(dataset: DataFrame, name: str, param: str) -> Column:
+    """A column of strings, for a tokenizer."""
+    return _sent(dataset, name, param, TEXTS)
+
+
+def token_ids(dataset: DataFrame, name: str, param: str) -> Column:
+    """A column of arrays of whole numbers, which a tokenizer has made."""
+    return _sent(dataset, name, param, IDS)
 
 
 def in_rows(dataset: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pyspark.errors import PySparkException
 from pyspark.ml.util import MLReadable, MLReader, MLWritable, MLWriter
@@ -24,6 +24,7 @@ from sparkdl.weights import count_weights
 
 FORMAT = 2  # of the directory; 1 had neither paramsDigest nor weightsFiles
 METADATA_BYTES = 64 << 20  # more than any network's description has
+TEXT_BYTES = 1 << 30  # more than any tokenizer's JSON has
 UNSIGNED = ("timestamp", "sparkVersion", "paramsDigest")  # what paramsDigest does not cover
 
 Stage = TypeVar("Stage", bound=Any)
@@ -33,8 +34,9 @@ class StageWriter(MLWriter):
     """Writes a stage's Params and, if it has weights, those.
 
     Layout: `weights/` as Parquet rows (name string, dtype string, shape array<int>, part int, data binary): C order,
-    little-endian, cut into parts; then `metadata/`, one line of JSON as Spark ML writes it, with `sparkdlFormat`,
-    `weightsDigest` of the arrays, `weightsFiles` with the SHA-256 of every file, and `paramsDigest` of the rest.
+    little-endian, cut into parts; of a tokenizer `tokenizer/`, its JSON; then `metadata/`, one line of JSON as Spark ML
+    writes it, with `sparkdlFormat`, `weightsDigest` of the arrays, `weightsFiles` with the SHA-256 of every file,
+    `textDigest` of a tokenizer's JSON, and `paramsDigest` of the rest.
     Metadata come last, so that a save that failed cannot be loaded.
     """
 
@@ -80,6 +82,11 @@ class StageWriter(MLWriter):
             files = session.read.format("binaryFile").load(f"{path}/weights").selectExpr("path", "sha2(content, 256)")
             metadata["weightsDigest"] = digest(weights)
             metadata["weightsFiles"] = {file.rsplit("/", 1)[1]: hashed for file, hashed in files.collect()}
+        if stage._text_folder:
+            text = stage._saved_text()
+            line = session.createDataFrame([(text,)], "value string").coalesce(1)
+            line.write.option("compression", "none").text(f"{path}/{stage._text_folder}")
+            metadata["textDigest"] = hashlib.sha256(text.encode()).hexdigest()
         metadata["paramsDigest"] = _params_digest(metadata)
         line = session.createDataFrame([(json.dumps(metadata),)], "value string").coalesce(1)
         line.write.option("compression", "none").text(f"{path}/metadata")
@@ -120,6 +127,9 @@ class StageReader(MLReader[Stage]):
             weights = _weights(session, path, metadata, most)
             with _explained(path):
                 stage._restore(weights)
+        if stage._text_folder:
+            with _explained(path):
+                stage._restore_text(_text(session, f"{path}/{stage._text_folder}", metadata.get("textDigest")))
         return stage
 
 
@@ -127,6 +137,7 @@ class Saved(MLWritable, MLReadable[Any]):
     """Gives a stage write, save, read and load."""
 
     _weights: Weights | None
+    _text_folder: ClassVar[str] = ""  # of a line of text that is saved with the Params, if there is one
 
     def write(self) -> StageWriter:
         """A writer, with save(path) and overwrite()."""
@@ -146,6 +157,14 @@ class Saved(MLWritable, MLReadable[Any]):
         self.getNetwork().check_weights(weights)  # type: ignore[attr-defined]
         self._weights = read_only(weights)
 
+    def _saved_text(self) -> str:
+        """The line that is saved in `_text_folder`."""
+        raise NotImplementedError(f"{type(self).__name__} has no text.")
+
+    def _restore_text(self, text: str) -> None:
+        """Take the line that was saved with the stage."""
+        raise NotImplementedError(f"{type(self).__name__} has no text.")
+
 
 def read_weights(path: str, session: SparkSession) -> Weights:
     """The weights of any stage of sparkdl that was saved with some.
@@ -164,6 +183,26 @@ def read_weights(path: str, session: SparkSession) -> Weights:
         raise ValueError(f"{path} holds a {_short(kind)} without weights of its own; name a saved DeepModel.")
     _check(path, metadata)
     return _weights(session, path, metadata)
+
+
+def read_file(session: SparkSession, path: str) -> bytes:
+    """What is in a file on any filesystem that Spark reaches.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    ValueError
+        The path holds what Spark takes for a pattern, or there are several files in it.
+    """
+    found = _contents(session, _plain(path), "*", TEXT_BYTES)
+    if not found:
+        raise FileNotFoundError(
+            f"{path} is not there, or not a file of at most {TEXT_BYTES >> 30} GiB; check the path."
+        )
+    if len(found) > 1:
+        raise ValueError(f"it is a folder of {len(found)} files; name one of them")
+    return found[0]
 
 
 def _plain(path: str | os.PathLike[str]) -> str:
@@ -276,6 +315,16 @@ def _weight_files(session: SparkSession, folder: str, digests: dict[str, str] | 
         yield content
 
 
+def _text(session: SparkSession, folder: str, expected: str | None) -> str:
+    found = _contents(session, folder, "part-*", TEXT_BYTES)
+    if len(found) != 1:
+        raise ValueError(f"there should be one file in {folder}, received {len(found)}.")
+    content = found[0].removesuffix(b"\n")
+    if hashlib.sha256(content).hexdigest() != expected:
+        raise ValueError(f"the file in {folder} is not as it was saved.")
+    return content.decode()
+
+
 def _short(value: Any) -> str:
     """As text on one line that is not too long to read."""
     text = " ".join(str(value).split())
@@ -287,7 +336,7 @@ def _explained(path: str) -> Iterator[None]:
     """Turns whatever damaged metadata or rows make readers, parsers and constructors raise into one sentence."""
     try:
         yield
-    except ConnectionError:  # to Spark
+    except (ConnectionError, ImportError):  # to Spark; of an extra
         raise
     except MissingClass as error:
         raise ValueError(f"{path} cannot be loaded: {error}") from None

@@ -1,0 +1,1 @@
+"""Stages for texts; users import them from sparkdl.text."""
