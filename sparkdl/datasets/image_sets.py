@@ -1,17 +1,16 @@
-"""Image data as Arrow tables: a packaged sample to try things on, and readers of the files the data sets come in."""
+"""Images: a packaged sample to try things on, and readers of the files that data sets come in."""
 
 from __future__ import annotations
 
-import gzip
 import io
-import os
-import zlib
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from sparkdl.datasets.found_files import content_of, found_files
 
 FASHION_CLASSES = (
     "t-shirt/top",
@@ -118,8 +117,8 @@ def cifar10(directory: str | Path) -> pa.Table:
     """
     tables = []
     for split, pattern in (("train", "data_batch_*.bin"), ("test", "test_batch.bin")):
-        for path in _found(directory, "cifar10", pattern):
-            content = np.frombuffer(_content(path), np.uint8)
+        for path in found_files(directory, "cifar10", pattern):
+            content = np.frombuffer(content_of(path), np.uint8)
             if not content.size or content.size % 3073:
                 raise ValueError(
                     f"{path} should hold records of 3,073 bytes, received {content.size:,} bytes; download it again."
@@ -149,7 +148,7 @@ def read_idx(path: str | Path) -> np.ndarray:
     ValueError
         If it is no idx file of bytes, or is shorter or longer than it states.
     """
-    content = _content(Path(path))
+    content = content_of(Path(path))
     start = 4 + 4 * content[3] if len(content) > 3 else 4
     if content[:3] != b"\x00\x00\x08" or len(content) < start:
         raise ValueError(
@@ -166,48 +165,13 @@ def read_idx(path: str | Path) -> np.ndarray:
     return elements.reshape(shape)
 
 
-def data_directory() -> Path | None:
-    """The folder of full data sets that the environment variable SPARKDL_DATA names; None if it is unset or empty.
-
-    Raises
-    ------
-    ValueError
-        If there is no such folder.
-    """
-    named = os.environ.get("SPARKDL_DATA")
-    if named and not Path(named).is_dir():
-        raise ValueError(f"SPARKDL_DATA should name a folder of data sets, received {named!r}; correct or unset it.")
-    return Path(named) if named else None
-
-
-def _found(directory: str | Path, folder: str, pattern: str) -> list[Path]:
-    """Files `pattern` or, failing that, `pattern`.gz in `directory` or else in its `folder`."""
-    for place in (Path(directory), Path(directory, folder)):
-        for name in (pattern, f"{pattern}.gz"):
-            if paths := sorted(place.glob(name)):
-                return paths
-    raise FileNotFoundError(
-        f"directory should hold {pattern} or {pattern}.gz, itself or in {folder}, received {str(directory)!r}; "
-        "download the data set or name its folder."
-    )
-
-
-def _content(path: Path) -> bytes:
-    if path.suffix != ".gz":
-        return path.read_bytes()
-    try:
-        with gzip.open(path) as file:
-            return file.read()
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} should be a whole gzip file, received a damaged one; download it again.") from error
-
-
 def _idx_table(directory: str | Path, folder: str, classes: tuple[str, ...]) -> pa.Table:
     """Training and then test rows of a data set that comes as MNIST does."""
     tables = []
     for split, prefix in (("train", "train"), ("test", "t10k")):
         images, labels = (
-            read_idx(_found(directory, folder, f"{prefix}-{kind}-ubyte")[0]) for kind in ("images-idx3", "labels-idx1")
+            read_idx(found_files(directory, folder, f"{prefix}-{kind}-ubyte")[0])
+            for kind in ("images-idx3", "labels-idx1")
         )
         tables.append(_table(images, labels, classes, split))
     return pa.concat_tables(tables)
