@@ -42,6 +42,7 @@ from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.spark import local_session
 from sparkdl.spark.driver import columns as input_columns
 from sparkdl.spark.driver.old_spark import OLD, from_arrow
+from sparkdl.text import Tokenizer, TokenizerModel
 from sparkdl.training.worker import PROCESS_NAME
 
 MASTERS = {"classic": "local[2]", "cluster": "local-cluster[2,1,1024]"}
@@ -143,6 +144,7 @@ def check(kind: str, folder: Path) -> None:
     told["own"] = [row.prediction for row in own.transform(rows).orderBy("id").select("prediction").collect()]
     rest = OneVsRest(classifier=classifier(numWorkers=1)).fit(rows).transform(rows)
     told["rest"] = [row.prediction for row in rest.orderBy("id").select("prediction").collect()]
+    told["tokens"] = tokens_of(rows, folder)
     graph = graph_of(rows, folder, told)
     write(folder / "graph.npz", arrays(graph))
     write(folder / "fitted.npz", arrays(fitted))
@@ -188,6 +190,25 @@ def graph_of(rows: DataFrame, folder: Path, told: dict[str, Any]) -> DeepModel:
     told["graph function"] = [row["size"] for row in called]
     told["graph losses"] = {name: measured.loss for name, measured in model.evaluate(named).items()}
     return model
+
+
+def tokens_of(rows: DataFrame, folder: Path) -> dict[str, Any]:
+    """The JSON of a tokenizer, saved and loaded, what it makes of texts and of a stream of them, and the way back."""
+    texts = rows.selectExpr("id", "if(id = 3, null, concat('row ', id, ' holds ', features[0])) AS text")
+    Tokenizer(inputCol="text", outputCol="tokens", vocabSize=60).fit(texts).save(str(folder / "tokenizer"))
+    model = TokenizerModel.load(str(folder / "tokenizer"))
+    back = model.detokenizer(outputCol="back").transform(model.transform(texts)).orderBy("id")
+    texts.write.parquet(str(folder / "texts"))
+    stream = rows.sparkSession.readStream.schema(texts.schema).parquet(str(folder / "texts"))
+    sink = model.transform(stream).writeStream.format("memory").queryName("tokenized")
+    query = sink.option("checkpointLocation", str(folder / "texts stream")).trigger(availableNow=True).start()
+    assert query.awaitTermination(STREAM_SECONDS)
+    tokens = rows.sparkSession.table("tokenized").orderBy("id").select("tokens")
+    return {
+        "json": model.tokenizerJson,
+        "back": [[row.tokens, row.back] for row in back.collect()],
+        "stream": [row.tokens for row in tokens.collect()],
+    }
 
 
 def streamed(model: DeepClassificationModel, rows: DataFrame, folder: Path) -> list[list[float]]:
@@ -322,6 +343,9 @@ def test_functions_and_streams_give_what_transform_gives(told: dict[str, Any], k
     assert told[kind]["function"] == [row[0] for row in expected]
     assert told[kind]["stream"] == expected
     assert told[kind]["graph function"] == [row[0] for row in told[kind]["graph"]]
+    tokens = told[kind]["tokens"]
+    assert tokens["stream"] == [row[0] for row in tokens["back"]]
+    assert [row[1] for row in tokens["back"]].count(None) == 1 and "row 5 holds" in str(tokens["back"])
 
 
 def test_a_model_is_loaded_as_it_was_saved(told: dict[str, dict[str, Any]]) -> None:

@@ -37,10 +37,12 @@ PAGES = [
             "without-spark",
             "building-blocks",
             "tables",
+            "text",
         )
     ),
 ]
-WRITTEN = ("fashion-model", "checkpoints", "timeline.html", "houses.parquet")  # else they lie where the JVM was started
+# Else they lie where the JVM was started.
+WRITTEN = ("fashion-model", "checkpoints", "timeline.html", "houses.parquet", "tokenizer.json")
 
 
 def blocks(page: str) -> list[str]:
@@ -59,7 +61,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
                 block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
-    first, example, frame, tuned, long_run, evaluated, queried, own, alone, drawn, tabled = printed
+    first, example, frame, tuned, long_run, evaluated, queried, own, alone, drawn, tabled, read = printed
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -79,6 +81,8 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert all(float(accuracy) > 0.9 for accuracy in drawn[-4:])
     assert float(tabled[0]) > 0.95 and float(tabled[-1]) > 0.9
     assert any("prediction_wide_shop" in line for line in tabled)
+    assert any(line.startswith("1.0") for line in read) and read[-1] == "you won free cash"
+    assert "[UNK]" in "".join(read)
 
 
 def test_every_page_with_code_is_run() -> None:
