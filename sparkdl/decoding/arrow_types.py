@@ -17,6 +17,11 @@ def is_number(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Whether it is one of lists."""
+    return any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
 def is_binary(kind: pa.DataType) -> bool:
     """Whether it is one of bytes."""
     return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
@@ -48,8 +53,15 @@ def is_packed(kind: pa.DataType) -> bool:
 
 
 def depth_of(kind: Any) -> int:
-    """How deep lists of numbers, or of nulls without a type, are nested; 0 for other types."""
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+    """How deep lists of numbers, or of nulls without a type, are nested, a Vector in one being a list; 0 for others."""
+    if not is_list(kind):
         return 0
     item = kind.value_type
-    return 1 if is_number(item) or pa.types.is_null(item) else (depth + 1 if (depth := depth_of(item)) else 0)
+    if is_number(item) or pa.types.is_null(item):
+        return 1
+    return 2 if is_vector(item) else (depth + 1 if (depth := depth_of(item)) else 0)
+
+
+def holds_vectors(kind: pa.DataType) -> bool:
+    """Whether it is that of lists, nested or not, of Vectors."""
+    return is_list(kind) and (is_vector(kind.value_type) or holds_vectors(kind.value_type))

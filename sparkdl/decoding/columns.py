@@ -15,9 +15,9 @@ from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image
 from sparkdl.decoding.catalyst import unpack_column
 from sparkdl.decoding.hashing import hash_strings
 from sparkdl.decoding.images import decode_bytes, decode_images
-from sparkdl.decoding.layout import CATEGORY, KINDS, NULL, VALID, WIDTH, Decoded, Layout
+from sparkdl.decoding.layout import CATEGORY, KINDS, NULL, VALID, WIDTH, Cut, Decoded, Layout
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
-from sparkdl.decoding.ragged_rows import RaggedRows
+from sparkdl.decoding.ragged_rows import RaggedRows, cut_lists
 
 
 def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
@@ -45,6 +45,10 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
 def _ragged(column: pa.Array, layout: Layout) -> Decoded:
     """Rows of any length, from lists whose items are decoded as rows of their own: a bad one spoils its row."""
     lengths = row_widths(column, layout.subject)
+    cut = None if layout.max_length is None else Cut(lengths, layout.max_length, layout.truncation_side)
+    if layout.max_length is not None and lengths.max(initial=0) > layout.max_length:
+        column = cut_lists(column, lengths, layout.max_length, layout.truncation_side)
+        lengths = np.minimum(lengths, layout.max_length)
     steps = _limited(_one(column.flatten(), layout.of_step), layout.of_step)
     row_of = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     bad = np.flatnonzero(steps.status)[::-1]
@@ -57,7 +61,7 @@ def _ragged(column: pa.Array, layout: Layout) -> Decoded:
         wrong = bad[row_of[bad] == row]
         return steps.problem(int(wrong[-1])) if len(wrong) else f"{layout.subject} holds {KINDS[status[row]]}"
 
-    return Decoded(values, status, problem)
+    return Decoded(values, status, problem, cut=cut)
 
 
 def _limited(decoded: Decoded, layout: Layout) -> Decoded:

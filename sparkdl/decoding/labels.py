@@ -12,7 +12,7 @@ from sparkdl.decoding.arrow_types import is_number
 from sparkdl.decoding.columns import typed
 from sparkdl.decoding.layout import KINDS, NULL, VALID, WIDTH, Decoded
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
-from sparkdl.decoding.ragged_rows import RaggedRows
+from sparkdl.decoding.ragged_rows import RaggedRows, cut_lists
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,20 @@ def decode_labels(column: pa.Array, part: LabelPart, features: Mapping[str, Deco
 
 
 def _of_steps(column: pa.Array, part: LabelPart, features: Decoded) -> Decoded:
-    """Lists with an item for each step, of which each is decoded as a row's label that may be missing."""
+    """Lists with an item for each step, of which each is decoded as a row's label that may be missing.
+
+    They are cut as the features were.
+    """
     column, subject, wanted = typed(column), f"labelCol {part.column!r}", features.values.lengths
-    lengths = row_widths(column, subject)
+    held = lengths = row_widths(column, subject)
+    whole = features.cut.lengths if features.cut else wanted
+    if features.cut:
+        column = cut_lists(column, held, features.cut.most, features.cut.side)
+        lengths = np.minimum(held, features.cut.most)
     steps = decode_labels(column.flatten(), replace(part, follows="", optional=True))
     row_of = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     status = np.where(lengths < 0, VALID if part.optional else NULL, VALID).astype(np.uint8)
-    status[(lengths >= 0) & (lengths != wanted) & (features.status == VALID)] = WIDTH
+    status[(held >= 0) & (held != whole) & (features.status == VALID)] = WIDTH
     bad = np.flatnonzero(steps.status)[::-1]
     status[row_of[bad]] = steps.status[bad]  # that of the first, which comes last
     values = np.full((wanted.sum(), *steps.values.shape[1:]), np.nan)
@@ -92,10 +99,9 @@ def _of_steps(column: pa.Array, part: LabelPart, features: Decoded) -> Decoded:
     values[np.repeat(known, wanted)] = steps.values[known[row_of]]
 
     def problem(row: int) -> str:
-        if status[row] == WIDTH and lengths[row] != wanted[row]:
+        if status[row] == WIDTH and held[row] != whole[row]:
             return (
-                f"{subject} must hold one label for each step of the row, received {lengths[row]} for {wanted[row]} "
-                "steps"
+                f"{subject} must hold one label for each step of the row, received {held[row]} for {whole[row]} steps"
             )
         wrong = bad[row_of[bad] == row]
         return steps.problem(int(wrong[-1])) if len(wrong) else f"{subject} holds {KINDS[status[row]]}"

@@ -27,6 +27,7 @@ KINDS = (
 VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE, FRACTION, CATEGORY = range(len(KINDS))
 RESIZES = ("nearest", "bilinear", "bicubic", "lanczos")  # Pillow's filters
 STORAGES = ("pixels", "files")
+SIDES = ("right", "left")  # on which rows of any length are cut
 CHANNELS = (1, 3, 4)  # of an image: gray, RGB, RGBA
 MOST_PIXELS = 1 << 26  # 8192 x 8192, which take half a GB while they are decoded, at 8 bytes a pixel
 PIXELS_SETTING = "sparkdl.maxImagePixels"
@@ -64,6 +65,10 @@ class Layout:
         One of `RESIZES`, or error.
     most_pixels : int
         Of an image file; one of more counts as undecodable.
+    max_length : int or None
+        The most steps that a row of any length keeps.
+    truncation_side : str
+        Where longer ones lose steps, one of `SIDES`: right is their end.
     rows : tuple, optional
         Where the layout is that of a step, the shape of the rows, which are of any length.
     """
@@ -79,6 +84,8 @@ class Layout:
     limit: int | None = None
     table: str = ""
     hashed: bool = False
+    max_length: int | None = None
+    truncation_side: str = "right"
     rows: tuple[Any, ...] | None = None
 
     @classmethod
@@ -158,6 +165,24 @@ class Layout:
             )
 
 
+class Cut(NamedTuple):
+    """How rows of any length were cut.
+
+    Attributes
+    ----------
+    lengths : array (n,)
+        Their steps before; -1 for null.
+    most : int
+        The steps that they keep at most.
+    side : str
+        Where they lost the others, one of `SIDES`.
+    """
+
+    lengths: Array
+    most: int
+    side: str
+
+
 class Decoded(NamedTuple):
     """A decoded column of n rows.
 
@@ -171,12 +196,15 @@ class Decoded(NamedTuple):
         What is wrong with row i, as the beginning of a sentence.
     widths : array (n, columns) or None
         Of several columns: the values that each holds in a row; -1 for null.
+    cut : Cut or None
+        Of rows of any length that may have lost steps.
     """
 
     values: Any
     status: Array
     problem: Callable[[int], str]
     widths: Array | None = None
+    cut: Cut | None = None
 
 
 def check_rows(parts: Sequence[Decoded], columns: Mapping[str, pa.Array], remedy: str | None) -> Array:

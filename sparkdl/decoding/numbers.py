@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparkdl.arrays import INTEGERS, Array
-from sparkdl.decoding.arrow_types import depth_of, is_number, is_packed, is_vector
+from sparkdl.decoding.arrow_types import depth_of, holds_vectors, is_number, is_packed, is_vector
 from sparkdl.decoding.catalyst import matrix, unpack_column
 from sparkdl.decoding.layout import FRACTION, INFINITY, KINDS, NAN, NULL, VALID, WIDTH, Decoded
 
@@ -31,6 +31,8 @@ def decode_numbers(column: pa.Array, subject: str, shape: tuple[int, ...], dtype
         status = np.where(_nulls(column), NULL, WIDTH).astype(np.uint8)
         values = np.zeros((len(column), math.prod(shape)), dtype)
         return Decoded(values, status, _problem(column, status, subject, dtype, must))
+    if holds_vectors(column.type):
+        return _lists_of_vectors(column, subject, shape, dtype, must)
     if depth_of(column.type):
         return _lists(column, subject, shape, dtype, must)
     if is_vector(column.type):
@@ -74,6 +76,21 @@ def _lists(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, m
         level = level.flatten()
     values = _leaves(level, good, math.prod(sizes), status, dtype)
     return Decoded(_placed(values, good, status), status, _problem(column, status, subject, dtype, must))
+
+
+def _lists_of_vectors(column: pa.Array, subject: str, shape: tuple[int, ...], dtype: str, must: str) -> Decoded:
+    """(n, width) from lists of Vectors, each of which is decoded as a row of its own; the first bad one spoils its."""
+    lengths, width = _lengths(column), math.prod(shape)
+    items = decode_numbers(column.flatten(), subject, shape[1:], dtype, must)
+    status = np.where(lengths < 0, NULL, np.where(lengths == shape[0], VALID, WIDTH)).astype(np.uint8)
+    whole = status == VALID
+    row_of = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
+    bad = np.flatnonzero((items.status != VALID) & whole[row_of])[::-1]
+    status[row_of[bad]] = items.status[bad]  # that of the first, which comes last
+    values = items.values[whole[row_of]].reshape(-1, width)
+    return Decoded(
+        _placed(values, np.flatnonzero(whole), status), status, _problem(column, status, subject, dtype, must)
+    )
 
 
 def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) -> Decoded:
@@ -211,7 +228,7 @@ def _measured(value: Any) -> str:
         return str(value["size"] if value["type"] == 0 else len(value["values"]))
     if not isinstance(value, list):
         return "1"
-    if value and isinstance(value[0], list):
+    if value and isinstance(value[0], (list, dict)):
         inner = sorted({_measured(item) if item is not None else "null" for item in value})
         return f"{len(value)} lists of {' and '.join(inner)}"
     return str(len(value))

@@ -140,6 +140,21 @@ def check_steps(lengths: Array, wanted: Array, subject: str) -> None:
         )
 
 
+def cut_lists(column: pa.Array, lengths: Array, most: int, side: str) -> pa.Array:
+    """Lists without the steps beyond `most` of them: those at their end, or with the side "left" at their start.
+
+    `lengths` (n,) are theirs, below 0 of null.
+    """
+    lengths = np.maximum(lengths, 0)
+    kept = np.minimum(lengths, most)
+    ends = np.cumsum(kept)
+    starts = np.cumsum(lengths) - lengths + (lengths - kept if side == "left" else 0)
+    places = np.arange(kept.sum()) + np.repeat(starts - (ends - kept), kept)
+    offsets = pa.array(np.append(0, ends)).cast(pa.int32())
+    values = column.flatten().take(pa.array(places))
+    return pa.ListArray.from_arrays(offsets, values, mask=column.is_null() if column.null_count else None)
+
+
 def rounded_steps(longest: int) -> int:
     """To how many steps rows are padded of which the longest has so many, at least.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -31,6 +32,8 @@ from sparkdl.spark.scoring import RowScoring, heads_of_several, output_columns
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.spark.tasks.heads import Head, Heads
 from sparkdl.training.options import Training
+
+LOGGER = logging.getLogger("sparkdl.fit")
 
 # What fields of Training are called as Params.
 TRAINING_PARAMS = {
@@ -178,6 +181,9 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         columns_of = self.getFeaturesCols()
         if isinstance(columns_of, dict):
             model.setFeaturesCols({name: columns_of[name] for name in part.input_shapes if name in columns_of})
+        if self.getMaxLength() is not None:
+            lengths = self._max_lengths(network)
+            model.setMaxLength({name: lengths[name] for name in part.input_shapes if name in lengths})
         return model.setParams(network=part)
 
     def _one(self, value: Vector, param: str) -> Any:
@@ -226,7 +232,8 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     featuresCol, labelCol, predictionCol : str
         Features are numeric, array<numeric>, nested arrays, Vector, binary (one uint8 a value, or a JPEG or PNG file),
         or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
-        For rows of any length, `input_shape` (None,), they are arrays; empty ones are rows, too.
+        For rows of any length, `input_shape` (None,) or (None, n), they are arrays of numbers, arrays or Vectors; empty
+        ones are rows, too.
         Labels are numeric or boolean, or array<numeric> or Vector for several numbers. Where the network ends in a
         prediction for each step of rows of any length, they are arrays with a label for each step, null for a step
         that has none, or arrays of arrays; a labelled step then counts as a row, and predictions are arrays, too.
@@ -257,6 +264,13 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         What becomes of rows with null, NaN, infinity, another width than the network takes, or an image that cannot be
         decoded, also in labels and weights: "error"; "skip" leaves them out, counts them in `model.summary.skipped`
         and filters them out of what `transform` gives; "keep", on a model only, gives null in every output column.
+    maxLength : int or dict of int, optional
+        The most steps that are read of a row of any length, in a fit as in all that its model does: longer ones are
+        cut, and `model.summary.truncated` counts them. Of a Graph with several such inputs for all, or by input. What
+        is cut off is not looked at.
+    truncationSide : str, default "right"
+        Where longer rows lose steps, as Hugging Face's tokenizers call it: "right" keeps their first steps (Keras:
+        truncating="post"), "left" their last ("pre").
     weightCol : str, optional
         Sample weights, finite and at least 0: a row of weight k counts like k rows.
     validationIndicatorCol : str, optional
@@ -420,6 +434,8 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
             return ValueError(fitted.ending.failure)
         for note in fitted.ending.notes:
             warnings.warn(note, stacklevel=5)
+        for name, count in fitted.cut.items():
+            LOGGER.info("%d rows of the input %r were longer than maxLength and cut.", count, name)
         summary = TrainingSummary(
             fitted.history,
             self._objective().metric,
@@ -429,6 +445,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
             fitted.events,
             fitted.skipped,
             self._objective().metrics,
+            fitted.cut,
         )
         model = self._new_model(fitted.weights, summary)
         model._resetUid(self.uid)

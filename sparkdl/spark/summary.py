@@ -37,6 +37,8 @@ class TrainingSummary:
         Rows that were left out, by what is wrong with them, with handleInvalid="skip".
     metrics : dict of str
         Of several outputs, what the metric of each is.
+    truncated : dict of str to int
+        Rows that were cut to maxLength, validation rows too, by the network's input; {} where none was.
     """
 
     history: list[Epoch]
@@ -47,6 +49,7 @@ class TrainingSummary:
     events: list[list[dict[str, Any]]] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     metrics: dict[str, str] = field(default_factory=dict)
+    truncated: dict[str, int] = field(default_factory=dict)
 
     @property
     def stopReason(self) -> str:
@@ -162,5 +165,7 @@ class TrainingSummary:
             lines.append(f"ended: {self.stopReason}")
         if self.skipped:
             lines.append("rows skipped: " + ", ".join(f"{count} {kind}" for kind, count in self.skipped.items()))
+        if self.truncated:
+            lines.append("rows cut: " + ", ".join(f"{count} of {name!r}" for name, count in self.truncated.items()))
         lines.append("seconds: " + ", ".join(f"{phase} {seconds:.1f}" for phase, seconds in self.timings.items()))
         return "\n".join(lines)

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark import TaskContext
+from vectors import VECTOR, dense, sparse
 
 from sparkdl.decoding.columns import decode_features, decode_flags, decode_weights
 from sparkdl.decoding.labels import LabelPart, decode_labels
@@ -21,22 +22,10 @@ from sparkdl.spark.tasks.pandas_columns import from_pandas
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, merged_notes, prepared, row_keys
 
 NAN, INFINITY = float("nan"), float("inf")
-VECTOR = pa.struct(
-    {"type": pa.int8(), "size": pa.int32(), "indices": pa.list_(pa.int32()), "values": pa.list_(pa.float64())}
-)
 VALUES = np.random.default_rng(2).integers(0, 256, (6, 4))
 VALUES[::2, 1:3] = 0
 NESTED = VALUES.reshape(6, 2, 2).tolist()
 BYTES = [row.astype(np.uint8).tobytes() for row in VALUES]
-
-
-def dense(values: Any) -> dict[str, Any]:
-    return {"type": 1, "indices": [], "values": list(values)}
-
-
-def sparse(values: Any) -> dict[str, Any]:
-    places = np.flatnonzero(values)
-    return {"type": 0, "size": len(values), "indices": places.tolist(), "values": [values[at] for at in places]}
 
 
 FORMS = {
@@ -50,6 +39,7 @@ FORMS = {
     "nested fixed size": (pa.list_(pa.list_(pa.int16(), 2)), NESTED),
     "dense Vectors": (VECTOR, [dense(row) for row in VALUES]),
     "sparse Vectors": (VECTOR, [sparse(row) for row in VALUES]),
+    "lists of Vectors": (pa.list_(VECTOR), [[dense(row[:2]), sparse(row[2:])] for row in VALUES]),
     "Vectors of both kinds": (VECTOR, [(sparse, dense)[at % 2](row) for at, row in enumerate(VALUES)]),
 }
 SQUARE = Layout(("x",), (2, 2), "float32")
@@ -128,6 +118,9 @@ def test_a_null_in_one_of_several_columns_is_null_whatever_the_other_rows_are() 
         (pa.array([sparse([0, 5, 0, 6]), None, sparse([1]), sparse([0, 0, 0, INFINITY]), dense([1])], VECTOR),
          ["valid", "null", "wrong width", "infinity", "wrong width"]),
         (pa.array([{"type": 0, "size": 4, "indices": [4], "values": [1.0]}], VECTOR), ["wrong width"]),
+        (pa.array([[dense([1, 2]), sparse([0, 4])], None, [dense([1, 2])], [dense([1]), dense([2, NAN])],
+                   [None, dense([1, 2])], [dense([1, 2]), sparse([INFINITY, 0])]], pa.list_(VECTOR)),
+         ["valid", "null", "wrong width", "wrong width", "null", "infinity"]),
         (pa.array([1.0, None, NAN]), ["wrong width", "null", "wrong width"]),
         (pa.array([b"abcd", None, b"abc", b""]), ["valid", "null", "wrong width", "wrong width"]),
     ],

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from catalyst_bytes import as_bytes
+from vectors import VECTOR, dense, sparse
 
 from sparkdl.decoding.columns import decode_features
 from sparkdl.decoding.hashing import hash_strings
 from sparkdl.decoding.labels import LabelPart, decode_labels
-from sparkdl.decoding.layout import KINDS, Decoded, Layout
+from sparkdl.decoding.layout import KINDS, SIDES, Decoded, Layout
 from sparkdl.decoding.ragged_rows import RaggedRows
-from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, merged_notes, prepared, row_keys
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, cut_rows, merged_notes, prepared, row_keys
 
 NAN = float("nan")
 ROWS = [[3, 0], [], [7], [1, 1, 2, 5, 0]]
@@ -89,6 +91,45 @@ def test_numbers_and_steps_of_several_numbers_may_be_of_any_length_too() -> None
     decoded = decode_features([pairs], Layout(("x",), (None, 2), "float64"))
     assert lists(decoded) == [[[1, 2], [3, 4]], [], [], [], []]
     assert statuses(decoded) == ["valid", "valid", "wrong width", "null", "null"]
+
+
+def cut_by_hand(rows: list[Any], most: int, side: str) -> list[Any]:
+    return [None if row is None else row[:most] if side == "right" else row[max(0, len(row) - most) :] for row in rows]
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("first", "most"), [(0, 1), (1, 2), (0, 5)])
+def test_rows_that_are_too_long_lose_steps_at_one_side(side: str, form: str, first: int, most: int) -> None:
+    decoded = decode_features([FORMS[form][first:]], replace(IDS, max_length=most, truncation_side=side))
+    assert lists(decoded) == cut_by_hand(ROWS[first:], most, side)
+    assert decoded.cut is not None and decoded.cut.lengths.tolist() == [len(row) for row in ROWS[first:]]
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_steps_of_any_form_are_cut_and_what_is_cut_off_spoils_no_row(side: str) -> None:
+    layout = Layout(("x",), (None, 2), "float64", max_length=2, truncation_side=side)
+    rows = [[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], None, [], [[7.0, 8.0]], [[NAN, 1.0], [1.0, 1.0], [2.0, 2.0]]]
+    found = decode_features([pa.array(rows)], layout)
+    vectors = [None if row is None else [dense(step) for step in row] for row in rows]
+    again = decode_features([pa.array(vectors, pa.list_(VECTOR))], layout)
+    for decoded in (found, again):
+        expected = cut_by_hand(rows[:4], 2, side) + [[] if side == "right" else [[1, 1], [2, 2]]]
+        assert lists(decoded) == [row or [] for row in expected]
+        assert statuses(decoded) == ["valid", "null", "valid", "valid", "NaN" if side == "right" else "valid"]
+        assert decoded.cut is not None and decoded.cut.lengths.tolist() == [3, -1, 0, 1, 3]
+    words = pa.array([["a", "b", "c"], ["d"]])
+    hashed = decode_features([words], Layout(("x",), (None,), "int32", hashed=True, max_length=1, truncation_side=side))
+    kept = pa.array(cut_by_hand(words.to_pylist(), 1, side))
+    assert lists(hashed) == hash_strings(kept).to_pylist()
+
+
+def test_vectors_may_be_steps() -> None:
+    steps = [[dense([1, 2]), sparse([0, 4])], [], [dense([1])], [None], [sparse([5, NAN])], None]
+    decoded = decode_features([pa.array(steps, pa.list_(VECTOR))], Layout(("x",), (None, 2), "float32"))
+    assert lists(decoded) == [[[1, 2], [0, 4]], [], [], [], [], []]
+    assert statuses(decoded) == ["valid", "valid", "wrong width", "null", "NaN", "null"]
+    assert decoded.problem(2).endswith("input_shape (None, 2), received a row of 1")
 
 
 @pytest.mark.parametrize(
@@ -183,3 +224,23 @@ def test_several_labels_of_a_step() -> None:
     np.testing.assert_array_equal(decoded.values.values, [[1, 2], [np.nan] * 2, [np.nan] * 2])
     assert [KINDS[code] for code in decoded.status] == ["valid", "wrong width"]
     assert "must hold 2 labels" in decoded.problem(1)
+
+
+def test_rows_that_are_cut_are_counted_but_for_those_left_out() -> None:
+    layout = replace(IDS, max_length=2)
+    intake = Intake({"history": FeaturesPart(layout, "int32")}, INTAKE.labels, skip=True)
+    made, note = prepared(iter([batch(pa.array([[1, 2, 3], [9, 2, 3], [1], [4, 5, 6, 7]]))]), intake)
+    assert made["features/history"].to_pylist() == [np.array(row, "int32").tobytes() for row in ([1, 2], [1], [4, 5])]
+    assert cut_rows(note["note"].to_pylist()) == {"history": 2}
+    assert cut_rows([*note["note"].to_pylist()] * 2) == {"history": 4} and cut_rows([]) == {}
+
+
+@pytest.mark.parametrize("side, kept", [("right", [1.0, 2.0]), ("left", [2.0, 3.0])])
+def test_labels_are_cut_as_the_features_are(side: str, kept: list[float]) -> None:
+    layout = replace(IDS, max_length=2, truncation_side=side)
+    features = {"history": decode_features([pa.array([[1, 2, 3], [4], [1, 2, 3]])], layout)}
+    column = pa.array([[1.0, 2.0, 3.0], [5.0], [7.0, 8.0]])
+    decoded = decode_labels(column, LabelPart("y", 1, follows="history"), features)
+    np.testing.assert_array_equal(decoded.values.values, [*kept, 5, np.nan, np.nan])
+    assert [KINDS[code] for code in decoded.status] == ["valid", "valid", "wrong width"]
+    assert decoded.problem(2).endswith("received 2 for 3 steps")

@@ -32,6 +32,8 @@ VALUES: dict[str, Any] = {
     "binaryFormat": "image",
     "imageResize": "bilinear",
     "imageStorage": "files",
+    "maxLength": {"history": 4},
+    "truncationSide": "left",
     "handleInvalid": "skip",
     "labelCol": "b",
     "labelCols": {"kind": "k"},

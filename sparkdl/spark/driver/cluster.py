@@ -56,6 +56,8 @@ class Fitted(NamedTuple):
         For every rank what it did when, on rank 0's clock (see `records/recorder.py`); empty without statistics.
     skipped : dict of int
         Rows that were left out, by what is wrong with them.
+    cut : dict of int
+        Rows that lost steps to maxLength, by input.
     """
 
     weights: Weights
@@ -65,6 +67,7 @@ class Fitted(NamedTuple):
     ending: Ending
     events: list[list[dict[str, Any]]]
     skipped: dict[str, int]
+    cut: dict[str, int]
 
 
 def check_cluster(session: SparkSession, workers: int) -> None:
@@ -214,7 +217,7 @@ def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: 
     workers = [
         {"rank": rank} | {key: event[key] for key in ("host", "device", "rows")} for rank, event in enumerate(done)
     ]
-    skipped = dict(sum((Counter(event["skipped"]) for event in done), Counter()))
+    skipped, cut = (dict(sum((Counter(event[what]) for event in done), Counter())) for what in ("skipped", "cut"))
     classes = {bound for event in done for bound in event["classes"] or ()}
     notes = [
         f"labelCol {label} holds class {one} in all rows to train on, so that the model learns to predict nothing "
@@ -243,7 +246,7 @@ def _assembled(records: list[dict[str, Any]], data: bytes, began: float, label: 
         history = [Epoch(**epoch) for epoch in run["history"]]
         ending = Ending(**run["ending"])
         ending = replace(ending, notes=[*notes, *ending.notes])
-        fitted.append(Fitted(weights.get(str(number), {}), history, workers, timings, ending, events, skipped))
+        fitted.append(Fitted(weights.get(str(number), {}), history, workers, timings, ending, events, skipped, cut))
     return fitted
 
 

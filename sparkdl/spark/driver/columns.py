@@ -84,10 +84,16 @@ def _is_integer_list(kind: DataType) -> bool:
 
 
 def _depth(kind: DataType) -> int:
-    """How deep arrays of numbers are nested; 0 for other types."""
+    """How deep arrays of numbers are nested, a Vector in one being an array; 0 for other types."""
     if not isinstance(kind, ArrayType):
         return 0
-    return 1 if _is_number(kind.elementType) else (depth + 1 if (depth := _depth(kind.elementType)) else 0)
+    if _is_number(kind.elementType):
+        return 1
+    return 2 if isinstance(kind.elementType, VectorUDT) else (depth + 1 if (depth := _depth(kind.elementType)) else 0)
+
+
+def _holds_vectors(kind: DataType) -> bool:
+    return isinstance(kind, ArrayType) and (isinstance(kind.elementType, VectorUDT) or _holds_vectors(kind.elementType))
 
 
 def _is_image(kind: DataType) -> bool:
@@ -121,6 +127,13 @@ def _vector(column: Column, kind: DataType) -> Column:
     return fields.withField("indices", F.coalesce(fields["indices"], F.expr("cast(array() as array<int>)")))
 
 
+def _vectors(column: Column, kind: DataType) -> Column:
+    """Arrays of Vectors as arrays of their structs."""
+    if isinstance(kind, ArrayType):
+        return F.transform(column, lambda item: _vectors(item, kind.elementType))
+    return _vector(column, kind)
+
+
 # One entry a column type. What Arrow makes of it has its decoder in `sparkdl/decoding`.
 NUMBER = {"numeric": ColumnType(_is_number, _cast)}
 LISTS = {
@@ -149,6 +162,7 @@ KEYS = {
     "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
 }
 FEATURES = LABELS | {
+    "array<Vector>": ColumnType(_holds_vectors, _vectors),
     "nested arrays": ColumnType(lambda kind: _depth(kind) > 1, _cast),
     "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
     "image": ColumnType(_is_image, _as_it_is),
@@ -193,7 +207,7 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
     Raises
     ------
     ValueError
-        featuresCol and featuresCols are both set, or a setting of the session is none.
+        featuresCol and featuresCols are both set, maxLength fits no input, or a setting of the session is none.
 
     Notes
     -----
@@ -212,7 +226,7 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
             f"featuresCols must name columns for the network's inputs {', '.join(map(repr, shapes))}, received some "
             f"for {', '.join(map(repr, chosen))}; write {{'{next(iter(shapes))}': column, ...}}."
         )
-    layouts = {}
+    layouts, lengths = {}, stage._max_lengths(network)
     for part, shape in shapes.items():
         layout = Layout(
             names=tuple(chosen[part]),
@@ -225,6 +239,8 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
             limit=network.limits.get(part),
             table=network.tables.get(part, ""),
             hashed=part in network.hashed,
+            max_length=lengths.get(part),
+            truncation_side=stage.getTruncationSide(),
         )
         most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
         layouts[part] = replace(layout, most_pixels=most)

@@ -8,7 +8,9 @@ from typing import Any, Self
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasHandleInvalid
 
-from sparkdl.decoding.layout import RESIZES, STORAGES
+from sparkdl.base_network import BaseNetwork
+from sparkdl.decoding.layout import RESIZES, SIDES, STORAGES
+from sparkdl.layers.ragged import is_ragged
 from sparkdl.spark.params.converters import one_of
 
 
@@ -20,6 +22,15 @@ def columns_of_inputs(value: Any) -> list[str] | dict[str, list[str]]:
     if not all(isinstance(name, str) and columns for name, columns in lists.items()):
         raise TypeError(f"featuresCols must name at least one column for every input, received {value!r}.")
     return {name: TypeConverters.toListString(columns) for name, columns in lists.items()}
+
+
+def lengths_of_inputs(value: Any) -> int | dict[str, int]:
+    """A type converter: a whole number, or a dict of them by input."""
+    if not isinstance(value, Mapping):
+        return TypeConverters.toInt(value)
+    if not all(isinstance(name, str) for name in value):
+        raise TypeError(f"maxLength must be a whole number, or a dict of them by input, received {value!r}.")
+    return {name: TypeConverters.toInt(most) for name, most in value.items()}
 
 
 class HasInputs(HasFeaturesCol, HasHandleInvalid):
@@ -54,6 +65,20 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
         "training) or files (decoded again for every batch, beside the training steps).",
         one_of("imageStorage", *STORAGES),  # type: ignore[arg-type]
     )
+    maxLength: Param[Any] = Param(
+        Params._dummy(),
+        "maxLength",
+        "the most steps that are read of a row of any length, longer ones being cut; of a network with several inputs "
+        "for all such, or a dict by input: {'history': 200} (> 0).",
+        lengths_of_inputs,
+    )
+    truncationSide: Param[str] = Param(
+        Params._dummy(),
+        "truncationSide",
+        "where rows longer than maxLength lose steps: right (their end, so that the first are read) or left (their "
+        "start).",
+        one_of("truncationSide", *SIDES),  # type: ignore[arg-type]
+    )
     handleInvalid: Param[str] = Param(
         Params._dummy(),
         "handleInvalid",
@@ -65,7 +90,13 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
 
     def __init__(self, *args: str) -> None:
         super().__init__(*args)
-        self._setDefault(binaryFormat="auto", imageResize="error", imageStorage="pixels", handleInvalid="error")
+        self._setDefault(
+            binaryFormat="auto",
+            imageResize="error",
+            imageStorage="pixels",
+            truncationSide="right",
+            handleInvalid="error",
+        )
 
     def getFeaturesCols(self) -> list[str] | dict[str, list[str]]:
         """Columns that together are the features, or those of each input; [] where featuresCol is read."""
@@ -83,6 +114,42 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
         """What a fit keeps of image files."""
         return self.getOrDefault(self.imageStorage)
 
+    def getMaxLength(self) -> int | dict[str, int] | None:
+        """The most steps that are read of a row of any length, or those by input; None where all are."""
+        return self.getOrDefault(self.maxLength) if self.isDefined(self.maxLength) else None
+
+    def getTruncationSide(self) -> str:
+        """Where rows longer than maxLength lose steps."""
+        return self.getOrDefault(self.truncationSide)
+
+    def _max_lengths(self, network: BaseNetwork) -> dict[str, int]:
+        """The most steps that are read, by input of the network.
+
+        Raises
+        ------
+        ValueError
+            maxLength is below 1, or for an input whose rows are not of any length.
+        """
+        given = self.getMaxLength()
+        if given is None or given == {}:
+            return {}
+        able = [name for name, shape in network.input_shapes.items() if is_ragged(shape)]
+        if not able:
+            raise ValueError(
+                f"maxLength is {given}, but the network reads no rows of any length, as of an input_shape that begins "
+                "with None; clear it, or give the network such an input."
+            )
+        lengths = given if isinstance(given, dict) else dict.fromkeys(able, given)
+        for name, most in lengths.items():
+            if name not in able:
+                raise ValueError(
+                    f"maxLength names {name!r}, but the network's inputs of rows of any length are "
+                    f"{', '.join(map(repr, able))}; name these only."
+                )
+            if most < 1:
+                raise ValueError(f"maxLength must be at least 1, received {most}.")
+        return lengths
+
     def setFeaturesCols(self, value: Sequence[str] | Mapping[str, str | Sequence[str]]) -> Self:
         """Set the columns that together are the features, or those of each input; [] goes back to featuresCol."""
         return self._set(featuresCols=value)
@@ -98,6 +165,14 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
     def setImageStorage(self, value: str) -> Self:
         """Set what a fit keeps of image files."""
         return self._set(imageStorage=value)
+
+    def setMaxLength(self, value: int | Mapping[str, int] | None) -> Self:
+        """Set the most steps that are read of a row of any length, or those by input; None and {} read all."""
+        return self._set(maxLength=value)
+
+    def setTruncationSide(self, value: str) -> Self:
+        """Set where rows longer than maxLength lose steps."""
+        return self._set(truncationSide=value)
 
     def setHandleInvalid(self, value: str) -> Self:
         """Set what becomes of rows that cannot be used."""

@@ -47,6 +47,8 @@ class DeepArguments(TypedDict, total=False):
     binaryFormat: str
     imageResize: str
     imageStorage: str
+    maxLength: int | Mapping[str, int]
+    truncationSide: str
     handleInvalid: str
     labelCol: str
     labelCols: Mapping[str, str]
@@ -167,7 +169,6 @@ class DeepParams(
     HasTol,
     HasSeed,
     HasRun,
-    NamedParams,
 ):
     """Params that every sparkdl estimator shares, and that its model keeps."""
 

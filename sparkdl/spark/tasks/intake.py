@@ -20,7 +20,7 @@ from sparkdl.decoding.labels import LabelPart
 from sparkdl.decoding.ragged_rows import RaggedRows, numbers_of
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
-from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, merged_notes
+from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, cut_rows, merged_notes
 from sparkdl.spark.tasks.task_plan import TaskPlan
 from sparkdl.training.data.batches import Rows, check_numbers, lost_digits
 from sparkdl.training.data.shard_file import ShardWriter
@@ -50,6 +50,8 @@ class Taken(NamedTuple):
         What becomes of a label (see `lost_digits`).
     longest : dict of int
         Steps of the longest row by part of the features, of those whose rows are of any length.
+    cut : dict of int
+        By part of the features, rows that lost steps to maxLength; one worker knows of all.
     """
 
     rows: tuple[int, int]
@@ -59,6 +61,7 @@ class Taken(NamedTuple):
     classes: tuple[int, int] | None = None
     rounded: str | None = None
     longest: Mapping[str, int] = MappingProxyType({})
+    cut: Mapping[str, int] = MappingProxyType({})
 
 
 def read_rows(
@@ -135,7 +138,7 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
     classes = (min(bounds), max(bounds)) if bounds else None
     counts = (writers[0].rows, writers[1].rows), (weighing[0], weighing[1])
     longest = {name: max(writer.longest[name] for writer in writers) for name in writers[0].longest}
-    return Taken(*counts, [], merged_notes(notes, intake), classes, rounded, longest)
+    return Taken(*counts, [], merged_notes(notes, intake), classes, rounded, longest, cut_rows(notes))
 
 
 def _bounds(batch: pa.RecordBatch, intake: Intake, objective: Objective) -> list[int]:

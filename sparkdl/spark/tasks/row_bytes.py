@@ -97,26 +97,26 @@ def quoted(name: str) -> str:
 def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
     """Rows of any column types as rows of `intake.schema`; what is wrong as a last row, a note, lest Spark try again.
 
-    A note is JSON: `error`, a sentence; or `skipped`, rows by kind of what was wrong, and `split`, by part of the
-    features all `Decoded.widths` that there are.
+    A note is JSON: `error`, a sentence; or `skipped`, rows by kind of what was wrong, `split`, by part of the features
+    all `Decoded.widths` that there are, and `cut`, by part of the features rows that lost steps.
     """
     bound_threads()
-    skipped: Counter[str] = Counter()
+    skipped, cut = Counter[str](), Counter[str]()
     splits: dict[str, set[tuple[int, ...]]] = {name: set() for name in intake.features}
     row = sum(part.layout.width * np.dtype(part.dtype).itemsize for part in intake.features.values())
     size = max(1, PART_BYTES // max(1, row))
     try:
         for batch in batches:
             for first in range(0, batch.num_rows, size):
-                yield _rows(batch.slice(first, size), intake, skipped, splits)
+                yield _rows(batch.slice(first, size), intake, skipped, splits, cut)
     except ValueError as error:
         for _ in batches:  # Spark keeps a Python worker, and what it has loaded, only if it has read all of its input
             pass
         yield _note({"error": str(error)}, intake)
     else:
-        if skipped or any(splits.values()):
+        if skipped or cut or any(splits.values()):
             split = {name: sorted(found) for name, found in splits.items()}
-            yield _note({"skipped": dict(skipped), "split": split}, intake)
+            yield _note({"skipped": dict(skipped), "split": split, "cut": dict(cut)}, intake)
     spare_modules()
 
 
@@ -151,8 +151,17 @@ def merged_notes(texts: list[str], intake: Intake) -> dict[str, int]:
     return dict(sum((Counter(note["skipped"]) for note in notes), Counter()))
 
 
+def cut_rows(texts: list[str]) -> dict[str, int]:
+    """By part of the features the rows that lost steps to `Layout.max_length`, of all notes; none is an error."""
+    return dict(sum((Counter(json.loads(text)["cut"]) for text in texts), Counter()))
+
+
 def _rows(
-    batch: pa.RecordBatch, intake: Intake, skipped: Counter[str], splits: dict[str, set[tuple[int, ...]]]
+    batch: pa.RecordBatch,
+    intake: Intake,
+    skipped: Counter[str],
+    splits: dict[str, set[tuple[int, ...]]],
+    cut: Counter[str],
 ) -> pa.RecordBatch:
     read: dict[str, pa.Array] = {}  # by the user's names
     features, labels, others = {}, {}, []
@@ -176,6 +185,8 @@ def _rows(
     for name, decoded in features.items():
         if decoded.widths is not None:
             splits[name].update(map(tuple, distinct(decoded.widths[good]).tolist()))
+        if decoded.cut and (count := int((decoded.cut.lengths > decoded.values.lengths)[good].sum())):
+            cut[name] += count
 
     def kept(decoded: Decoded) -> Any:
         """(rows, ...) of those that are good; no -0.0, which sparse Vectors cannot hold."""

@@ -83,7 +83,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
         ):
             try:
                 taken = read_rows(batches, plan, directory, worker, recorder)
-                rows, weighing, wrong, skipped, classes, rounded, longest = taken
+                rows, weighing, wrong, skipped, classes, rounded, longest, cut = taken
                 if connection.is_closed():
                     raise TaskFailure(f"{worker} was not given all of its rows.")
                 read = time.time()
@@ -121,6 +121,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
         times = {"began": began, "read": read, "joined": done["joined"], "ended": time.time()}
         times = {name: at + alarm.offset for name, at in times.items()}  # of rank 0's clock
         told = {"host": hosts[rank], "rows": rows[0], "skipped": skipped, "classes": classes, "rounded": rounded}
+        told |= {"cut": dict(cut)}
         yield _result(rank, "done", 0, json.dumps(done | times | told).encode())
         with weights:  # whose file is open still and gone already, so that nothing is left if Spark ends this process
             for number, chunk in enumerate(iter(lambda: weights.read(CHUNK_BYTES), b"")):
