@@ -18,6 +18,7 @@ from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.composite import Leaf, own_shape
 from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
 from sparkdl.specs import FORMAT
+from sparkdl.strings import Strings, common_strings
 from sparkdl.transfer import started_from
 from sparkdl.weights import count_weights, named_arrays
 
@@ -73,10 +74,11 @@ class BaseNetwork(Generating):
         return found
 
     @property
-    def hashed(self) -> frozenset[str]:
-        """Names of the inputs for which hashes of strings will do."""
+    def strings(self) -> dict[str, Strings]:
+        """Of the inputs that may be strings, how these become integers."""
         named = zip(self.input_shapes, self.readers, strict=True)
-        return frozenset(name for name, layers in named if layers and all(layer.takes_hashes for layer in layers))
+        found = {name: common_strings([layer.takes_strings for layer in layers]) for name, layers in named}
+        return {name: how for name, how in found.items() if how is not None}
 
     @property
     def step_outputs(self) -> dict[str, str]:

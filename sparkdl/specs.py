@@ -113,7 +113,8 @@ class Spec:
                 "decorate it with @dataclass(frozen=True) and declare each option, as in 'k: float = 1.0'."
             )
         registry[cls.type_name()] = cls
-        cls.__repr__ = Spec.__repr__  # type: ignore[method-assign]  # else @dataclass writes one with every default
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = Spec.__repr__  # type: ignore[method-assign]  # else @dataclass writes one with every default
 
     def __repr__(self) -> str:
         given = (field.name for field in fields(self) if not _is_default(self, field))

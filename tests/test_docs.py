@@ -20,7 +20,13 @@ def examples(name: str) -> list[doctest.DocTest]:
     return [test for test in doctest.DocTestFinder().find(import_module(name)) if test.examples]
 
 
-TESTS = [test for name in MODULES if name != "sparkdl.quickstart" for test in examples(name)]
+TESTS = [
+    test
+    for name in MODULES
+    if name != "sparkdl.quickstart"
+    for test in examples(name)
+    if not any("spark." in example.source for example in test.examples)
+]
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)

@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from sparkdl.arrays import Array
-from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image
+from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image, is_list
 from sparkdl.decoding.catalyst import unpack_column
-from sparkdl.decoding.hashing import hash_strings
 from sparkdl.decoding.images import decode_bytes, decode_images
 from sparkdl.decoding.layout import CATEGORY, KINDS, NULL, VALID, WIDTH, Cut, Decoded, Layout
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
 from sparkdl.decoding.ragged_rows import RaggedRows, cut_lists
+from sparkdl.decoding.splitting import split_strings
 
 
 def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
@@ -29,26 +29,51 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
         A column is of a type that holds no features, as one that transform reads is not but one of a SQL function may
         be, or Pillow is missing.
     """
-    columns = [typed(column) for column in columns]
-    if layout.hashed:
-        columns = [hash_strings(column) for column in columns]
-    if layout.ragged:
-        columns = [unpack_column(column) for column in columns]
-    kind = columns[0].type
+    held, cuts = zip(*(_steps(typed(column), layout) for column in columns), strict=True)
+    columns = [layout.strings.integers(column) for column in held] if layout.strings else held
+    kind = held[0].type
     images = is_image(kind) or (is_binary(kind) and layout.binary == "image")
     layout.check_form(max(depth_of(column.type) for column in columns), images, str(kind))
     if layout.ragged:
-        return _ragged(columns[0], layout)
-    return _limited(_join_columns(columns, layout) if layout.joined else _one(columns[0], layout), layout)
+        decoded = _ragged(columns[0], layout)._replace(cut=cuts[0])
+    else:
+        decoded = _limited(_join_columns(columns, layout) if layout.joined else _one(columns[0], layout), layout)
+    return _naming_strings(decoded, held, layout) if layout.strings and layout.limit is not None else decoded
+
+
+def _steps(column: pa.Array, layout: Layout) -> tuple[pa.Array, Cut | None]:
+    """A column with its strings split, if they are to be, and its lists cut to the most steps."""
+    if layout.strings:
+        column = split_strings(column, layout.strings.split)
+    if not layout.ragged:
+        return column, None
+    column = unpack_column(column)
+    if layout.max_length is None or not is_list(column.type):
+        return column, None
+    column, lengths = cut_lists(column, layout.max_length, layout.truncation_side)
+    return column, Cut(lengths, layout.max_length, layout.truncation_side)
+
+
+def _naming_strings(decoded: Decoded, columns: Sequence[pa.Array], layout: Layout) -> Decoded:
+    """The same rows; of one that holds a string which the vocabulary lacks, the problem names it."""
+
+    def problem(row: int) -> str:
+        if decoded.status[row] == CATEGORY and layout.strings:
+            for column in columns:
+                if (unknown := layout.strings.first_unknown(column.slice(row, 1))) is not None:
+                    return (
+                        f"{layout.subject} must hold strings that the vocabulary of the network's layer "
+                        f"{layout.table!r} has, received {unknown!r}; learn it from all rows, or give the layer "
+                        "unknown=True"
+                    )
+        return decoded.problem(row)
+
+    return decoded._replace(problem=problem)
 
 
 def _ragged(column: pa.Array, layout: Layout) -> Decoded:
     """Rows of any length, from lists whose items are decoded as rows of their own: a bad one spoils its row."""
     lengths = row_widths(column, layout.subject)
-    cut = None if layout.max_length is None else Cut(lengths, layout.max_length, layout.truncation_side)
-    if layout.max_length is not None and lengths.max(initial=0) > layout.max_length:
-        column = cut_lists(column, lengths, layout.max_length, layout.truncation_side)
-        lengths = np.minimum(lengths, layout.max_length)
     steps = _limited(_one(column.flatten(), layout.of_step), layout.of_step)
     row_of = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))
     bad = np.flatnonzero(steps.status)[::-1]
@@ -61,7 +86,7 @@ def _ragged(column: pa.Array, layout: Layout) -> Decoded:
         wrong = bad[row_of[bad] == row]
         return steps.problem(int(wrong[-1])) if len(wrong) else f"{layout.subject} holds {KINDS[status[row]]}"
 
-    return Decoded(values, status, problem, cut=cut)
+    return Decoded(values, status, problem)
 
 
 def _limited(decoded: Decoded, layout: Layout) -> Decoded:

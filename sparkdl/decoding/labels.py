@@ -86,7 +86,7 @@ def _of_steps(column: pa.Array, part: LabelPart, features: Decoded) -> Decoded:
     held = lengths = row_widths(column, subject)
     whole = features.cut.lengths if features.cut else wanted
     if features.cut:
-        column = cut_lists(column, held, features.cut.most, features.cut.side)
+        column, _ = cut_lists(column, features.cut.most, features.cut.side)
         lengths = np.minimum(held, features.cut.most)
     steps = decode_labels(column.flatten(), replace(part, follows="", optional=True))
     row_of = np.repeat(np.arange(len(lengths)), np.maximum(lengths, 0))

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sparkdl.arrays import Array, size_of
 from sparkdl.decoding.catalyst import unpack_column
+from sparkdl.strings import Strings
 
 KINDS = (
     "valid",
@@ -51,8 +52,8 @@ class Layout:
         That integers are from 0 to below it, as they choose rows of a table.
     table : str
         The path of the layer whose rows they choose.
-    hashed : bool
-        Whether strings are taken, which become hashes.
+    strings : Strings or None
+        How strings become integers, where they are taken.
     part : str
         The input's name, where columns are given by those.
     dtype : str
@@ -83,7 +84,7 @@ class Layout:
     part: str = ""
     limit: int | None = None
     table: str = ""
-    hashed: bool = False
+    strings: Strings | None = None
     max_length: int | None = None
     truncation_side: str = "right"
     rows: tuple[Any, ...] | None = None
@@ -147,9 +148,15 @@ class Layout:
         received : str
             Their type.
         """
+        if depth and not self.shape and self.strings and self.strings.split:
+            raise ValueError(
+                f"{self.subject} holds strings in parts, {self.strings.split}s, {self.purpose}, which must be (None,) "
+                "or (n,); begin the network with such rows, or leave split out."
+            )
         if self.ragged and (self.joined or not depth):
             what = f"{len(self.names)} columns" if self.joined else received
             hint = "put them together by F.array" if self.joined else "convert it, a Vector by vector_to_array"
+            hint = "give the layer that reads it a split of 'word' or 'character'" if "string" in received else hint
             raise ValueError(f"{self.subject} must be one column of arrays {self.purpose}, received {what}; {hint}.")
         most = 1 if self.joined else len(self.shape)
         if depth > most:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparkdl.arrays import INTEGERS, Array
 from sparkdl.decoding.arrow_types import bounds_and_bytes
@@ -140,19 +141,21 @@ def check_steps(lengths: Array, wanted: Array, subject: str) -> None:
         )
 
 
-def cut_lists(column: pa.Array, lengths: Array, most: int, side: str) -> pa.Array:
-    """Lists without the steps beyond `most` of them: those at their end, or with the side "left" at their start.
+def cut_lists(column: pa.Array, most: int, side: str) -> tuple[pa.Array, Array]:
+    """Lists without the steps beyond `most` of them, and the steps (n,) that they had; -1 of null.
 
-    `lengths` (n,) are theirs, below 0 of null.
+    They lose those at their end, or with the side "left" those at their start.
     """
-    lengths = np.maximum(lengths, 0)
+    held = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    if held.max(initial=0) <= most:
+        return column, held
+    lengths = np.maximum(held, 0)
     kept = np.minimum(lengths, most)
     ends = np.cumsum(kept)
     starts = np.cumsum(lengths) - lengths + (lengths - kept if side == "left" else 0)
-    places = np.arange(kept.sum()) + np.repeat(starts - (ends - kept), kept)
-    offsets = pa.array(np.append(0, ends)).cast(pa.int32())
-    values = column.flatten().take(pa.array(places))
-    return pa.ListArray.from_arrays(offsets, values, mask=column.is_null() if column.null_count else None)
+    places = np.arange(ends[-1]) + np.repeat(starts - (ends - kept), kept)
+    offsets, missing = pa.array(np.append(0, ends)).cast(pa.int32()), column.is_null() if column.null_count else None
+    return pa.ListArray.from_arrays(offsets, column.flatten().take(pa.array(places)), mask=missing), held
 
 
 def rounded_steps(longest: int) -> int:

@@ -105,3 +105,4 @@ from sparkdl.layers.time_pooling import LastStep as LastStep
 from sparkdl.layers.time_pooling import TimeMax as TimeMax
 from sparkdl.layers.time_pooling import TimeMean as TimeMean
 from sparkdl.layers.transposed import ConvTranspose as ConvTranspose
+from sparkdl.strings import Vocabulary as Vocabulary

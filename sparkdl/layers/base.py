@@ -20,6 +20,7 @@ from sparkdl.constraints import Constraint
 from sparkdl.initializers import HeNormal, Initializer, Zeros
 from sparkdl.layers.ragged import Ragged, abstract_rows, values_of, with_values
 from sparkdl.specs import Spec, check_range, refuse_stale
+from sparkdl.strings import Hashing, Strings
 
 Shape = tuple[int, ...]  # of one row, without the batch axis; of rows of any length the first is None
 Weights = dict[str, Any]  # arrays by name; a network's are nested by layer name
@@ -121,6 +122,11 @@ class Layer(Spec):
     def takes_hashes(self) -> bool:
         """Of a layer that takes integers: whether hashes will do, which strings become."""
         return False
+
+    @property
+    def takes_strings(self) -> Strings | None:
+        """Of a layer that takes integers: how strings become such; None if it takes none."""
+        return Hashing() if self.takes_hashes else None
 
     @property
     def takes_ragged(self) -> bool:

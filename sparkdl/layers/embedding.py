@@ -19,6 +19,7 @@ from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.factored import MOST_ROWS, TableRows, rows_at
 from sparkdl.layers.merge import Merge
 from sparkdl.specs import check_range
+from sparkdl.strings import Hashing, Strings, Vocabulary, check_split
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,29 @@ class Categories(Layer):
     unknown : bool, default False
         Whether all other numbers are a category of their own, the last, as StringIndexer's `handleInvalid="keep"`
         numbers it.
+    vocabulary : Vocabulary or list of str, optional
+        The strings of which these are the numbers, `rows` of them. The layer's column may then hold strings, which
+        workers look up; one that is not among them is an unknown category.
     """
 
     each_step = True
 
     rows: int
     unknown: bool = field(default=False, kw_only=True)
+    vocabulary: Vocabulary | Sequence[str] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_count(self, "rows")
+        if self.vocabulary is None:
+            return
+        if not isinstance(self.vocabulary, Vocabulary):
+            object.__setattr__(self, "vocabulary", Vocabulary(self.vocabulary))
+        if len(self.vocabulary) != self.rows:
+            raise ValueError(
+                f"rows of {type(self).__name__} must be {len(self.vocabulary)}, as many as its vocabulary has entries, "
+                f"received {self.rows}; an unknown string has a row besides with unknown=True."
+            )
 
     @property
     def takes_integers(self) -> bool:
@@ -50,6 +64,10 @@ class Categories(Layer):
     @property
     def integer_limit(self) -> int | None:
         return None if self.unknown else self.rows
+
+    @property
+    def takes_strings(self) -> Strings | None:
+        return self.vocabulary if isinstance(self.vocabulary, Vocabulary) else super().takes_strings
 
     @property
     def _every_row(self) -> int:
@@ -154,15 +172,27 @@ class HashedEmbedding(Embedding):
 
     A column of strings needs no StringIndexer: workers hash its values to the integers that the layer reads.
 
+    Parameters
+    ----------
+    split : {"word", "character"}, optional
+        Into what a column's strings are cut before, as of `Vocabulary`, for an input of rows of any length.
+
+    Notes
+    -----
     The hash is the finalizer of MurmurHash3 (Appleby 2011), so that neighbours are spread over the table. On the trick
     see Weinberger et al. 2009, "Feature hashing for large scale multitask learning".
     """
 
+    split: str | None = field(default=None, kw_only=True)
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        kind = type(self).__name__
         if self.unknown:
-            kind = type(self).__name__
             raise ValueError(f"unknown of {kind} must be False, as every integer has a row; leave it out.")
+        if self.vocabulary is not None:
+            raise ValueError(f"vocabulary of {kind} must be None, as every string has a row; leave it out.")
+        check_split(self, self.split)
 
     @property
     def integer_limit(self) -> int | None:
@@ -171,6 +201,10 @@ class HashedEmbedding(Embedding):
     @property
     def takes_hashes(self) -> bool:
         return True
+
+    @property
+    def takes_strings(self) -> Strings | None:
+        return Hashing(split=self.split)
 
     def _ids(self, x: Array) -> Array:
         return (_mixed(lax.bitcast_convert_type(x, jnp.uint32)) % jnp.uint32(self.rows)).astype(INTEGERS)

@@ -90,5 +90,5 @@ class EmbeddingBag(Embedding):
 class HashedEmbeddingBag(HashedEmbedding, EmbeddingBag):
     """An EmbeddingBag of any integers, or of strings, each hashed to one of the rows as of HashedEmbedding.
 
-    A column of `array<string>` needs no index: workers hash its strings.
+    A column of `array<string>` needs no index: workers hash its strings; nor does one of strings with a `split`.
     """

@@ -23,3 +23,4 @@ from sparkdl.models.segmentation import unet as unet
 from sparkdl.models.sequences import lstm_classifier as lstm_classifier
 from sparkdl.models.sequences import tcn as tcn
 from sparkdl.models.sequences import text_cnn as text_cnn
+from sparkdl.models.vocabularies import vocabulary as vocabulary

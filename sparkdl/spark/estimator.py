@@ -233,7 +233,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         Features are numeric, array<numeric>, nested arrays, Vector, binary (one uint8 a value, or a JPEG or PNG file),
         or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
         For rows of any length, `input_shape` (None,) or (None, n), they are arrays of numbers, arrays or Vectors; empty
-        ones are rows, too.
+        ones are rows, too. Layers of categories that hash, or have a vocabulary, take strings and array<string>.
         Labels are numeric or boolean, or array<numeric> or Vector for several numbers. Where the network ends in a
         prediction for each step of rows of any length, they are arrays with a label for each step, null for a step
         that has none, or arrays of arrays; a labelled step then counts as a row, and predictions are arrays, too.

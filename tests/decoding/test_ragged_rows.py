@@ -18,6 +18,7 @@ from sparkdl.decoding.labels import LabelPart, decode_labels
 from sparkdl.decoding.layout import KINDS, SIDES, Decoded, Layout
 from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, cut_rows, merged_notes, prepared, row_keys
+from sparkdl.strings import Hashing
 
 NAN = float("nan")
 ROWS = [[3, 0], [], [7], [1, 1, 2, 5, 0]]
@@ -80,7 +81,7 @@ def test_a_bad_step_spoils_its_row_alone(
 
 def test_strings_are_hashed() -> None:
     words = pa.array([["a", "b"], [], ["a"]])
-    decoded = decode_features([words], Layout(("x",), (None,), "int32", hashed=True))
+    decoded = decode_features([words], Layout(("x",), (None,), "int32", strings=Hashing()))
     assert lists(decoded) == hash_strings(words).to_pylist()
 
 
@@ -119,7 +120,9 @@ def test_steps_of_any_form_are_cut_and_what_is_cut_off_spoils_no_row(side: str) 
         assert statuses(decoded) == ["valid", "null", "valid", "valid", "NaN" if side == "right" else "valid"]
         assert decoded.cut is not None and decoded.cut.lengths.tolist() == [3, -1, 0, 1, 3]
     words = pa.array([["a", "b", "c"], ["d"]])
-    hashed = decode_features([words], Layout(("x",), (None,), "int32", hashed=True, max_length=1, truncation_side=side))
+    hashed = decode_features(
+        [words], Layout(("x",), (None,), "int32", strings=Hashing(), max_length=1, truncation_side=side)
+    )
     kept = pa.array(cut_by_hand(words.to_pylist(), 1, side))
     assert lists(hashed) == hash_strings(kept).to_pylist()
 

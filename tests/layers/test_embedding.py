@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 
 from sparkdl import Graph, Network, training
-from sparkdl.layers import Bucketize, Concatenate, Dense, Embedding, HashedEmbedding, Layer, OneHot
+from sparkdl.layers import (
+    Bucketize,
+    Concatenate,
+    CrossCategories,
+    Dense,
+    Embedding,
+    HashedEmbedding,
+    Layer,
+    OneHot,
+    Vocabulary,
+)
+from sparkdl.strings import Hashing, Strings
 
 RANDOM = np.random.default_rng(3)
 IDS = np.array([[0, 4], [2, 2], [4, 0], [1, 2]], np.int32)
@@ -97,6 +108,48 @@ def test_a_graph_knows_which_inputs_are_categories_and_how_many() -> None:
     assert Network([HashedEmbedding(9, 2), Dense(1)], input_shape=()).limits == {}
 
 
+WORDS = Vocabulary(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (HashedEmbedding(9, 2), HashedEmbedding(4, 1), Hashing()),
+        (HashedEmbedding(9, 2, split="word"), HashedEmbedding(4, 1, split="word"), Hashing(split="word")),
+        (HashedEmbedding(9, 2, split="word"), HashedEmbedding(4, 1), None),
+        (Embedding(2, 3, vocabulary=WORDS), OneHot(2, vocabulary=["a", "b"]), WORDS),
+        (Embedding(2, 3, vocabulary=WORDS), HashedEmbedding(9, 2), WORDS),
+        (Embedding(2, 3, vocabulary=WORDS), HashedEmbedding(9, 2, split="word"), None),
+        (Embedding(2, 3, vocabulary=WORDS), OneHot(2, vocabulary=["b", "a"]), None),
+        (Embedding(2, 3, vocabulary=WORDS), OneHot(2), None),
+        (Embedding(2, 3), OneHot(2), None),
+    ],
+)
+def test_layers_that_read_one_input_agree_on_strings_or_take_none(
+    one: Any, other: Any, expected: Strings | None
+) -> None:
+    nodes = {"a": (one, "text"), "b": (other, "text"), "y": (Concatenate(), "a", "b")}
+    assert Graph({"text": ()}, nodes, "y").strings == ({} if expected is None else {"text": expected})
+
+
+def test_a_cross_takes_the_numbers_of_a_vocabulary() -> None:
+    nodes = {
+        "a": (OneHot(2, vocabulary=WORDS), "one"),
+        "cross": (CrossCategories(), "one", "two"),
+        "b": (HashedEmbedding(9, 2), "cross"),
+        "y": (Concatenate(), "a", "b"),
+    }
+    assert Graph({"one": (), "two": ()}, nodes, "y").strings == {"one": WORDS, "two": Hashing()}
+
+
+def test_a_long_vocabulary_is_printed_in_short_and_kept_whole() -> None:
+    words = Vocabulary([f"w{at}" for at in range(5000)], split="word")
+    assert repr(words) == "Vocabulary(['w0', 'w1', 'w2', 'w3', ... 5,000 in all], split='word')"
+    network = Network([Embedding(5000, 2, vocabulary=words, unknown=True)], input_shape=(None,))
+    assert Network.from_json(network.to_json()) == network and len(network.summary()) < 1000
+    assert network.strings == {"features": words}
+
+
 def test_a_graph_of_categories_has_the_derivatives_of_the_whole(float64: None) -> None:
     weights = jax.tree.map(lambda array: jnp.asarray(array, "float64"), WIDE.init(0))
     x = jnp.array([0, 3, 3, 4]), jnp.array([10.0, 20.0, 35.0, 90.0])
@@ -136,6 +189,26 @@ def test_numbers_of_64_bits_choose_rows_where_layers_compute_in_64_too() -> None
         (lambda: Embedding(3, 2.0), "size of Embedding must be a positive integer, received 2.0"),  # type: ignore[arg-type]
         (lambda: OneHot(True), "rows of OneHot must be a positive integer, received True"),
         (lambda: HashedEmbedding(3, 2, unknown=True), "unknown of HashedEmbedding must be False"),
+        (lambda: HashedEmbedding(3, 2, vocabulary=["a", "b", "c"]), "vocabulary of HashedEmbedding must be None"),
+        (
+            lambda: HashedEmbedding(3, 2, split="line"),
+            "split of HashedEmbedding must be 'word', 'character' or None, rec",
+        ),
+        (
+            lambda: Embedding(3, 2, vocabulary=["a"]),
+            "rows of Embedding must be 1, as many as its vocabulary has entries",
+        ),
+        (
+            lambda: Embedding(2, 2, vocabulary=["a", "a"]),
+            "entries of Vocabulary must be strings that differ, received 'a'",
+        ),
+        (lambda: Vocabulary(["a", 3]), "entries of Vocabulary must be strings that differ, received 3, a int"),  # type: ignore[list-item]
+        (lambda: Vocabulary("abc"), "entries of Vocabulary must be a list of strings, received 'abc'"),
+        (lambda: Vocabulary([]), "entries of Vocabulary must be a list of strings"),
+        (
+            lambda: Vocabulary(["a"], split="letter"),
+            "split of Vocabulary must be 'word', 'character' or None, received",
+        ),
         (lambda: Bucketize([1, 1]), "boundaries of Bucketize must be ascending finite numbers"),
         (lambda: Bucketize([]), "boundaries of Bucketize must be ascending finite numbers"),
         (
@@ -150,7 +223,16 @@ def test_what_fits_nothing_is_refused(make: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "layer", [Embedding(5, 3, unknown=True, l2=0.1), HashedEmbedding(5, 3), OneHot(4), Bucketize([0.5, 1])]
+    "layer",
+    [
+        Embedding(5, 3, unknown=True, l2=0.1),
+        Embedding(2, 3, vocabulary=Vocabulary(["a", "b"], split="character")),
+        OneHot(2, vocabulary=("no", "yes")),
+        HashedEmbedding(5, 3),
+        HashedEmbedding(5, 3, split="word"),
+        OneHot(4),
+        Bucketize([0.5, 1]),
+    ],
 )
 def test_json_holds_it(layer: Layer) -> None:
     assert Layer.from_json(layer.to_json()) == layer

@@ -27,6 +27,7 @@ from sparkdl.layers import (
     Residual,
 )
 from sparkdl.layers.factored import TableRows
+from sparkdl.strings import Hashing
 
 RANDOM = np.random.default_rng(5)
 ROWS = [[4, 0, 4], [], [2], [1, 2, 3, 4, 0]]
@@ -142,7 +143,7 @@ def test_a_graph_shows_which_inputs_are_of_any_length() -> None:
     assert GRAPH.output_shape() == (1,) and GRAPH.multiply_adds() == 6
     assert "history" in (text := GRAPH.summary()) and "(None,)" in text
     assert "(None,)" in GRAPH.to_mermaid()
-    assert Network([HashedEmbeddingBag(9, 4)], input_shape=(None,)).hashed == {"features"}
+    assert Network([HashedEmbeddingBag(9, 4)], input_shape=(None,)).strings == {"features": Hashing()}
 
 
 @pytest.mark.parametrize("network", [GRAPH, Network([EmbeddingBag(9, 4, mode="sum"), Dense(1)], input_shape=(None,))])

@@ -77,8 +77,8 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert float(alone[0]) > 0.9 and "to be" in alone[1]
     assert namespace["scores"].shape == (256, 2)
     assert float(next(line for line in drawn if "total" in line).split()[-1]) > 0.9 and "facts" in drawn[2]
-    assert any("prediction_rent" in line for line in drawn) and drawn[-5].count("validation_loss") == 2
-    assert all(float(accuracy) > 0.9 for accuracy in drawn[-4:])
+    assert any("prediction_rent" in line for line in drawn) and drawn[-6].count("validation_loss") == 2
+    assert all(float(accuracy) > 0.9 for accuracy in drawn[-5:])
     assert float(tabled[0]) > 0.95 and float(tabled[-1]) > 0.9
     assert any("prediction_wide_shop" in line for line in tabled)
     assert any(line.startswith("1.0") for line in read) and read[-1] == "you won free cash"

@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, register_function
+from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, models, register_function
 from sparkdl.series import SeriesWindows
 from sparkdl.text import Tokenizer
 
-DOCUMENTED = [DeepClassifier, DeepEstimator, DeepRegressor, SeriesWindows, Tokenizer, register_function]
+DOCUMENTED = [
+    DeepClassifier,
+    DeepEstimator,
+    DeepRegressor,
+    SeriesWindows,
+    Tokenizer,
+    models.vocabulary,
+    register_function,
+]
 
 
 @pytest.mark.parametrize("documented", DOCUMENTED)

@@ -140,7 +140,7 @@ LISTS = {
     "array<numeric>": ColumnType(lambda kind: _depth(kind) == 1, _cast),
     "Vector": ColumnType(lambda kind: isinstance(kind, VectorUDT), _vector),
 }
-STRINGS = {"string": ColumnType(_is_string, _as_it_is)}  # or array<string>, of inputs that take hashes
+STRINGS = {"string or array<string>": ColumnType(_is_string, _as_it_is)}  # of inputs whose layers say how to read them
 TEXTS = {"string": ColumnType(lambda kind: isinstance(kind, StringType), _as_it_is)}  # of tokenizers
 IDS = {"array of whole numbers": ColumnType(_is_integer_list, _as_it_is)}
 LABELS = NUMBER | LISTS  # also of featuresCols
@@ -190,7 +190,7 @@ def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
 
 def _part(dataset: DataFrame, layout: Layout) -> tuple[list[Column], str]:
     """The columns of a part of the features, and the dtype of what they are decoded to."""
-    kinds = (LABELS if layout.joined else FEATURES) | (STRINGS if layout.hashed else {})
+    kinds = (LABELS if layout.joined else FEATURES) | (STRINGS if layout.strings else {})
     sent = [_sent(dataset, name, layout.param, kinds) for name in layout.names]
     found = [dataset.schema[name].dataType for name in layout.names]
     _check_shape(found, layout)
@@ -238,7 +238,7 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
             part=part if isinstance(several, dict) else "",
             limit=network.limits.get(part),
             table=network.tables.get(part, ""),
-            hashed=part in network.hashed,
+            strings=network.strings.get(part),
             max_length=lengths.get(part),
             truncation_side=stage.getTruncationSide(),
         )
@@ -359,9 +359,11 @@ def _called(dataset: DataFrame, name: str, names: list[str]) -> list[str]:
 def _check_shape(kinds: list[DataType], layout: Layout) -> None:
     kind, subject = kinds[0], layout.subject
     images = _is_image(kind) or (isinstance(kind, BinaryType) and layout.binary == "image")
-    strings = isinstance(kind, ArrayType) and _is_string(kind)
-    layout.check_form(1 if strings else _depth(kind), images, kind.simpleString())
-    if all(_is_number(each) or isinstance(each, StringType) for each in kinds) and len(kinds) != layout.width:
+    split = layout.strings is not None and layout.strings.split is not None
+    whole = [_is_number(each) or (isinstance(each, StringType) and not split) for each in kinds]
+    lists = _is_string(kind) and not whole[0]
+    layout.check_form(1 if lists else _depth(kind), images, kind.simpleString())
+    if all(whole) and len(kinds) != layout.width:
         received = kind.simpleString() if len(kinds) == 1 else f"{len(kinds)} columns of one value"
         raise ValueError(
             f"{subject} must hold {layout.width} values a row {layout.purpose}, received {received}; name as many "

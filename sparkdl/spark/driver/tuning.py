@@ -66,7 +66,8 @@ def _shapes(network: BaseNetwork) -> list[Any] | None:
     """What the rows of a network are, and which it can use; None if it does not say, which its fit will refuse."""
     try:
         shapes = [*network.input_shapes.items()], [*network.output_shapes.items()]
-        return [*shapes, sorted(network.integers), sorted(network.limits.items()), sorted(network.hashed)]
+        strings = [[name, how.to_json()] for name, how in sorted(network.strings.items())]
+        return [*shapes, sorted(network.integers), sorted(network.limits.items()), strings]
     except ValueError:
         return None
 
