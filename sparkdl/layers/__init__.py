@@ -15,9 +15,13 @@ from sparkdl.layers.activation import Softplus as Softplus
 from sparkdl.layers.activation import Tanh as Tanh
 from sparkdl.layers.affine import Scale as Scale
 from sparkdl.layers.affine import Shift as Shift
+from sparkdl.layers.attention import ClassToken as ClassToken
+from sparkdl.layers.attention import ConcatenateSteps as ConcatenateSteps
+from sparkdl.layers.attention import FeatureTokens as FeatureTokens
 from sparkdl.layers.attention import FeedForward as FeedForward
 from sparkdl.layers.attention import LearnedPositions as LearnedPositions
 from sparkdl.layers.attention import MultiHeadAttention as MultiHeadAttention
+from sparkdl.layers.attention import Segments as Segments
 from sparkdl.layers.attention import SinusoidalPositions as SinusoidalPositions
 from sparkdl.layers.attention import TransformerDecoder as TransformerDecoder
 from sparkdl.layers.attention import TransformerEncoder as TransformerEncoder
@@ -101,6 +105,7 @@ from sparkdl.layers.spatial import UpSample as UpSample
 from sparkdl.layers.spatial import ZeroPad as ZeroPad
 from sparkdl.layers.temporal import TemporalConvNet as TemporalConvNet
 from sparkdl.layers.tied import TiedDense as TiedDense
+from sparkdl.layers.time_pooling import FirstStep as FirstStep
 from sparkdl.layers.time_pooling import LastStep as LastStep
 from sparkdl.layers.time_pooling import TimeMax as TimeMax
 from sparkdl.layers.time_pooling import TimeMean as TimeMean

@@ -1,4 +1,4 @@
-"""One vector of each sequence: its last step, or the mean or the greatest numbers of all of its steps."""
+"""One vector of each sequence: its first or last step, or the mean or the greatest numbers of all of its steps."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ class TimePool(Layer):
                 f"{input_shape}; put a layer before it that makes a vector of each step, such as Embedding."
             )
         return tuple(input_shape[1:])
+
+
+@dataclass(frozen=True)
+class FirstStep(TimePool):
+    """The first step of every sequence, such as the one that BERT makes the vector of a text of."""
+
+    @jitted
+    def forward(self, weights: Weights, x: Array | Ragged) -> Array:
+        rows = as_ragged(x)
+        return jnp.where(_valid(rows)[:, 0], rows.values[:, 0], 0)
+
+    @jitted
+    def delta(self, weights: Weights, x: Array | Ragged, y: Array, dy: Array) -> Array:
+        rows = as_ragged(x)
+        first = jnp.where(_valid(rows)[:, 0], dy, 0)
+        return jnp.zeros_like(rows.values).at[:, 0].set(first)
 
 
 @dataclass(frozen=True)

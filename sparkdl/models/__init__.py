@@ -4,6 +4,7 @@ from sparkdl.models.categories import dlrm as dlrm
 from sparkdl.models.categories import embedded as embedded
 from sparkdl.models.categories import two_tower as two_tower
 from sparkdl.models.categories import wide_and_deep as wide_and_deep
+from sparkdl.models.feature_tokens import ft_transformer as ft_transformer
 from sparkdl.models.forecasting import forecaster as forecaster
 from sparkdl.models.mobile import mobilenet_v2 as mobilenet_v2
 from sparkdl.models.perceptrons import autoencoder as autoencoder
@@ -23,4 +24,12 @@ from sparkdl.models.segmentation import unet as unet
 from sparkdl.models.sequences import lstm_classifier as lstm_classifier
 from sparkdl.models.sequences import tcn as tcn
 from sparkdl.models.sequences import text_cnn as text_cnn
+from sparkdl.models.text import bert as bert
+from sparkdl.models.text import distilbert as distilbert
+from sparkdl.models.text import gpt2 as gpt2
+from sparkdl.models.text import minilm as minilm
+from sparkdl.models.text import transformer_classifier as transformer_classifier
+from sparkdl.models.vision import vit as vit
+from sparkdl.models.vision import vit_b16 as vit_b16
+from sparkdl.models.vision import vit_s16 as vit_s16
 from sparkdl.models.vocabularies import vocabulary as vocabulary

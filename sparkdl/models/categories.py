@@ -48,7 +48,7 @@ def embedded(categories: Mapping[str, int | Embedding], numbers: int | Normaliza
     Graph
         With the inputs "numbers" and those of `categories`, and the output "outputs".
     """
-    inputs, nodes, joined = _entry(categories, numbers)
+    inputs, nodes, joined = entry_nodes(categories, numbers)
     nodes["outputs"] = (Network(body.layers), joined)
     return Graph(inputs, nodes, "outputs")
 
@@ -87,15 +87,15 @@ def wide_and_deep(
     Graph
         With the inputs "numbers" and those of `categories`, and the output "outputs".
     """
-    inputs, nodes, joined = _entry(categories, numbers)
+    inputs, nodes, joined = entry_nodes(categories, numbers)
     terms = ["deep"]
     nodes["deep"] = (Network(mlp((1,), outputs, units, dropout).layers), joined)
     for name, category in categories.items():
-        table = _embedding(category)
+        table = embedding_of(category)
         nodes[f"wide_{name}"] = (_sized(table, outputs), name)
         terms.append(f"wide_{name}")
     if NUMBERS in inputs:
-        nodes["wide_numbers"] = (Dense(outputs, bias=False), _numbers_node(nodes))
+        nodes["wide_numbers"] = (Dense(outputs, bias=False), numbers_node(nodes))
         terms.append("wide_numbers")
     for cross in crosses:
         name = "_".join(cross)
@@ -142,9 +142,9 @@ def dlrm(
     """
     if numbers == 0:
         raise ValueError("numbers of dlrm must be at least 1, as its bottom part reads them, received 0.")
-    sized = {name: replace(_embedding(given), size=size) for name, given in categories.items()}
-    inputs, nodes, _ = _entry(sized, numbers, joined=False)
-    nodes["bottom"] = (Network([*mlp((1,), size, bottom).layers, Relu()]), _numbers_node(nodes))
+    sized = {name: replace(embedding_of(given), size=size) for name, given in categories.items()}
+    inputs, nodes, _ = entry_nodes(sized, numbers, joined=False)
+    nodes["bottom"] = (Network([*mlp((1,), size, bottom).layers, Relu()]), numbers_node(nodes))
     nodes["pairs"] = (DotInteractions(), "bottom", *(f"vector_{name}" for name in categories))
     nodes["joined"] = (Concatenate(), "bottom", "pairs")
     nodes["outputs"] = (Network(mlp((1,), outputs, top).layers), "joined")
@@ -186,7 +186,7 @@ def two_tower(
     for tower, categories in (("query", queries), ("item", items)):
         if not categories:
             raise ValueError(f"Each tower must have a category, received none for the {tower}.")
-        own, vectors, joined = _entry(categories, 0, name=f"{tower}_joined")
+        own, vectors, joined = entry_nodes(categories, 0, name=f"{tower}_joined")
         inputs |= own
         nodes |= vectors
         last: list[Layer] = [L2Normalize()] if normalize else []
@@ -201,7 +201,7 @@ def vector_size(rows: int) -> int:
     return min(600, round(1.6 * rows**0.56))
 
 
-def _entry(
+def entry_nodes(
     categories: Mapping[str, int | Embedding], numbers: int | Normalization, joined: bool = True, name: str = "joined"
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, Any], str]:
     """Inputs, nodes that make vectors of them, and the name of the node that joins these."""
@@ -217,9 +217,9 @@ def _entry(
     if count:
         if isinstance(numbers, Normalization):
             nodes["normalized"] = (numbers, NUMBERS)
-        parts.append(_numbers_node(nodes))
+        parts.append(numbers_node(nodes))
     for category, given in categories.items():
-        nodes[f"vector_{category}"] = (_embedding(given), category)
+        nodes[f"vector_{category}"] = (embedding_of(given), category)
         parts.append(f"vector_{category}")
     if joined and len(parts) > 1:
         nodes[name] = (Concatenate(), *parts)
@@ -227,11 +227,12 @@ def _entry(
     return inputs, nodes, parts[0]
 
 
-def _numbers_node(nodes: Mapping[str, Any]) -> str:
+def numbers_node(nodes: Mapping[str, Any]) -> str:
+    """The node, or input, of all numbers as they are to be read."""
     return "normalized" if "normalized" in nodes else NUMBERS
 
 
-def _embedding(given: int | Embedding) -> Embedding:
+def embedding_of(given: int | Embedding) -> Embedding:
     """The table of an entry of `categories`."""
     if isinstance(given, Embedding):
         return given

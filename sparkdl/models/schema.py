@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 from sparkdl.graph import FORBIDDEN, Graph
 from sparkdl.layers import Embedding, HashedEmbedding, Normalization
 from sparkdl.models.categories import NUMBERS, dlrm, embedded, vector_size, wide_and_deep
+from sparkdl.models.feature_tokens import ft_transformer
 from sparkdl.models.perceptrons import mlp, tabular_resnet
 
 Builder = Callable[..., Graph]
 BUILDERS: dict[str, Builder] = {
     "wide_and_deep": wide_and_deep,
     "dlrm": dlrm,
+    "ft_transformer": ft_transformer,
     "mlp": lambda categories, numbers, outputs, **options: embedded(categories, numbers, mlp((1,), outputs, **options)),
     "tabular_resnet": lambda categories, numbers, outputs, **options: embedded(
         categories, numbers, tabular_resnet((1,), outputs, **options)
@@ -60,7 +62,7 @@ def tabular(
         Names of columns: strings or whole numbers, and numbers.
     outputs : int, default 1
         Classes, or numbers to predict.
-    network : {"wide_and_deep", "mlp", "tabular_resnet", "dlrm"}, default "wide_and_deep"
+    network : {"wide_and_deep", "mlp", "tabular_resnet", "dlrm", "ft_transformer"}, default "wide_and_deep"
     **options
         Of the function of that name.
 

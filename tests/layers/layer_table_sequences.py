@@ -9,11 +9,15 @@ from sparkdl.layers import (
     AttentionPool,
     BatchNorm,
     Bidirectional,
+    ClassToken,
+    ConcatenateSteps,
     Conv,
     Dense,
     DepthwiseConv,
     EachStep,
+    FeatureTokens,
     FeedForward,
+    FirstStep,
     Flatten,
     GravesLstm,
     Gru,
@@ -58,6 +62,8 @@ BOTH_WAYS = [
 ]
 
 OVER_TIME = [
+    Row(FirstStep(), (None, 3), refused=(4,)),
+    Row(FirstStep(), (4, 2, 3)),
     Row(LastStep(), (None, 3), refused=(4,)),
     Row(LastStep(), (4, 2, 3)),
     Row(TimeMean(), (None, 3), refused=(None,)),
@@ -112,4 +118,10 @@ BLOCKS = [
     Row(TransformerEncoder(2, 3), (3, 4)),
     Row(TransformerEncoder(1, 2, 0.2, "silu", True, True, gated=True, rotary=9.0), (2, 2)),
     Row(TransformerDecoder(1, 3), ((3, 2), (2, 3))),
+]
+
+TOKENS = [
+    Row(ClassToken(), (2, 3), refused=(None, 3)),
+    Row(FeatureTokens(3), (2,), refused=(2, 2)),
+    Row(ConcatenateSteps(), ((2, 3), (3,), (1, 3)), refused=((2, 3), (2,))),
 ]

@@ -16,14 +16,18 @@ from attention_peers import assert_close, block_weights, drawn, padding, ragged,
 
 from sparkdl import Graph, Network
 from sparkdl.layers import (
+    ClassToken,
+    ConcatenateSteps,
     Context,
     Embedding,
+    FeatureTokens,
     FeedForward,
     Gelu,
     Layer,
     LearnedPositions,
     PRelu,
     Relu,
+    Segments,
     Silu,
     SinusoidalPositions,
     TransformerDecoder,
@@ -200,3 +204,34 @@ def test_json_holds_all_of_it(layer: Layer) -> None:
 def test_what_fits_nothing_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# Steps of other things
+
+
+def test_parts_of_a_text_are_counted_by_their_separators() -> None:
+    words = np.array([[1, 9, 5, 9, 9, 4], [9, 9, 9, 9, 9, 9], [3, 3, 3, 3, 3, 3]], "int32")
+    two = jax.jit(Segments(9).forward)({}, ragged(words, (6, 2, 0)))
+    np.testing.assert_array_equal(two.values, [[0, 0, 1, 1, 1, 1], [0, 1, 0, 0, 0, 0], [0] * 6])
+    four = jax.jit(Segments(9, 4).forward)({}, words)
+    np.testing.assert_array_equal(four, [[0, 0, 1, 1, 2, 3], [0, 1, 2, 3, 3, 3], [0] * 6])
+    assert four.dtype == "int32"
+    with pytest.raises(ValueError, match="separator of Segments must be an integer of at least 0, received -1"):
+        Segments(-1)
+    with pytest.raises(ValueError, match=r"Segments expects rows of words, .* received \(3, 4\)"):
+        Network([Segments(9), Embedding(2, 3)], (3, 4))
+
+
+def test_numbers_and_vectors_become_steps(float64: None) -> None:
+    weights = {name: RANDOM.normal(size=(INPUTS, 2)) for name in ("kernel", "bias")}
+    tokens = FeatureTokens(2).forward(weights, X[0])
+    expected = [X[0, :, i : i + 1] * weights["kernel"][i] + weights["bias"][i] for i in range(INPUTS)]
+    assert_close(tokens, np.stack(expected, axis=1))
+    joined = ConcatenateSteps().forward({}, (X, X[:, 1]))
+    assert_close(joined, np.concatenate([X, X[:, 1:2]], axis=1))
+    with_class = ClassToken().forward({"token": X[0, 0]}, X)
+    assert_close(with_class[1], np.concatenate([X[:1, 0], X[1]]))
+    with pytest.raises(ValueError, match="ClassToken expects rows of one length, received rows of any"):
+        Network([ClassToken()], (None, 4))
+    with pytest.raises(ValueError, match="size of FeatureTokens must be a positive integer, received 0"):
+        FeatureTokens(0)

@@ -4,5 +4,9 @@ from sparkdl.layers.attention.feed_forward import FeedForward as FeedForward
 from sparkdl.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
 from sparkdl.layers.attention.positional import LearnedPositions as LearnedPositions
 from sparkdl.layers.attention.positional import SinusoidalPositions as SinusoidalPositions
+from sparkdl.layers.attention.tokens import ClassToken as ClassToken
+from sparkdl.layers.attention.tokens import ConcatenateSteps as ConcatenateSteps
+from sparkdl.layers.attention.tokens import FeatureTokens as FeatureTokens
+from sparkdl.layers.attention.tokens import Segments as Segments
 from sparkdl.layers.attention.transformer import TransformerDecoder as TransformerDecoder
 from sparkdl.layers.attention.transformer import TransformerEncoder as TransformerEncoder
