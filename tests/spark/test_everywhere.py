@@ -25,7 +25,7 @@ from pyspark.ml.functions import array_to_vector, vector_to_array
 from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from spark_cases import NETWORK, UNOPTIMIZED, arrays, same_bits, table
+from spark_cases import LABELS, NETWORK, UNOPTIMIZED, arrays, same_bits, table
 
 from sparkdl import (
     DeepClassificationModel,
@@ -39,6 +39,7 @@ from sparkdl import (
 )
 from sparkdl.layers import Concatenate, Dense, Embedding, HashedEmbedding, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.series import SeriesWindows
 from sparkdl.spark import local_session
 from sparkdl.spark.driver import columns as input_columns
 from sparkdl.spark.driver.old_spark import OLD, from_arrow
@@ -140,6 +141,7 @@ def check(kind: str, folder: Path) -> None:
     classes = session.sql("SELECT classify(features) AS class FROM rows ORDER BY id")
     told["function"] = [row["class"] for row in classes.collect()]
     told["stream"] = streamed(loaded, rows, folder)
+    told["windows"] = windows_of(rows)
     own = DeepEstimator(network=OWN, loss=Pinball(0.7), numWorkers=2, maxIter=2, batchSize=8).fit(rows)
     told["own"] = [row.prediction for row in own.transform(rows).orderBy("id").select("prediction").collect()]
     rest = OneVsRest(classifier=classifier(numWorkers=1)).fit(rows).transform(rows)
@@ -159,6 +161,14 @@ def check(kind: str, folder: Path) -> None:
     if kind == "cluster":
         classifier(ENDLESS).fit(rows)  # killed with its driver
     session.stop()
+
+
+def windows_of(rows: DataFrame) -> list[list[Any]]:
+    """Windows of the two series that even and odd rows are."""
+    stage = SeriesWindows(keyCols="fold", timeCol="id", valueCols="label", window=3, horizon=2, stride=4, every=2)
+    return [
+        [row.fold, row.id, row.history, row.future] for row in stage.transform(rows).orderBy("fold", "id").collect()
+    ]
 
 
 def graph_of(rows: DataFrame, folder: Path, told: dict[str, Any]) -> DeepModel:
@@ -346,6 +356,17 @@ def test_functions_and_streams_give_what_transform_gives(told: dict[str, Any], k
     tokens = told[kind]["tokens"]
     assert tokens["stream"] == [row[0] for row in tokens["back"]]
     assert [row[1] for row in tokens["back"]].count(None) == 1 and "row 5 holds" in str(tokens["back"])
+
+
+@pytest.mark.parametrize("kind", MASTERS)
+def test_windows_are_those_of_the_rows_in_their_order(told: dict[str, Any], kind: str) -> None:
+    labels = LABELS.astype(float)
+    expected = [
+        [fold, end, [[label] for label in labels[end - 4 : end + 1 : 2]], labels[[end + 2, end + 4]].tolist()]
+        for fold in (0, 1)
+        for end in range(fold + 4, 20, 8)
+    ]
+    assert told[kind]["windows"] == expected
 
 
 def test_a_model_is_loaded_as_it_was_saved(told: dict[str, dict[str, Any]]) -> None:

@@ -38,6 +38,7 @@ PAGES = [
             "building-blocks",
             "tables",
             "text",
+            "series",
         )
     ),
 ]
@@ -61,7 +62,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
                 block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
-    first, example, frame, tuned, long_run, evaluated, queried, own, alone, drawn, tabled, read = printed
+    first, example, frame, tuned, long_run, evaluated, queried, own, alone, drawn, tabled, read, forecast = printed
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -83,6 +84,9 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert any("prediction_wide_shop" in line for line in tabled)
     assert any(line.startswith("1.0") for line in read) and read[-1] == "you won free cash"
     assert "[UNK]" in "".join(read)
+    errors = next(line.split() for line in forecast if re.fullmatch(r"[\d.]+ [\d.]+", line))
+    assert float(errors[0]) < float(errors[1]) / 2  # of the network, and of the last step
+    assert [line for line in forecast if "|" in line][-1].count("2024-01-1") == 1
 
 
 def test_every_page_with_code_is_run() -> None:
