@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,36 @@ from sparkdl.layers.time_pooling import LastStep
 from sparkdl.stepping import Stepped
 
 Advance = Callable[[Any, Array], tuple[Array, Any]]  # (logits, state) from a state and the integer that comes next
+
+
+class Drawing(NamedTuple):
+    """How rows go on; see `Generating.generate`."""
+
+    steps: int
+    temperature: float = 1.0
+    top_k: int | None = None
+    seed: int = 0
+    stop: int | None = None
+
+    def check(self, count: int) -> None:
+        """ValueError if a field is not what is expected where there are so many integers to choose from."""
+        _check("steps", self.steps, 1)
+        at = self.temperature
+        if not isinstance(at, Real) or isinstance(at, bool) or not 0 <= at < math.inf:
+            raise ValueError(f"temperature of generate must be a number of at least 0, received {at!r}.")
+        if self.top_k is not None:
+            _check("top_k", self.top_k, 1, count)
+        _check("seed", self.seed, 0)
+        if self.stop is not None:
+            _check("stop", self.stop, 0, count - 1)
+
+
+def _check(name: str, value: Any, least: int, most: int | None = None) -> None:
+    """ValueError unless it is an integer between these."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least or (most is not None and value > most):
+        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} of generate must be an integer {bounds}, received {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -86,24 +116,16 @@ class Generating(Stepped):
         >>> network.generate(weights, [2, 3], steps=6, temperature=0).tolist()
         [0, 1, 2, 3, 0, 1]
         """
-        count, limit = self._choices()
-        prompts = _prompts(first, limit)
-        _check("steps", steps, 1)
-        if not isinstance(temperature, Real) or isinstance(temperature, bool) or not 0 <= temperature < math.inf:
-            raise ValueError(f"temperature of generate must be a number of at least 0, received {temperature!r}.")
-        if top_k is not None:
-            _check("top_k", top_k, 1, count)
-        if stop is not None:
-            _check("stop", stop, 0, count - 1)
-        _check("seed", seed, 0)
-        greedy, key = temperature == 0, jax.random.key(seed)
-        ids = np.asarray(_drawn(self, steps, top_k, greedy, weights, prompts, key, float(temperature)))
+        drawing, (count, limit) = Drawing(steps, temperature, top_k, seed, stop), self.choices()
+        drawing.check(count)
+        prompts, key = _prompts(first, limit), jax.random.key(seed)
+        ids = np.asarray(_drawn(self, steps, top_k, temperature == 0, weights, prompts, key, float(temperature)))
         lengths = _lengths(ids, stop)
         if not isinstance(first, Ragged):
             return ids[0, : lengths[0]]
         return Ragged(np.where(np.arange(steps) < lengths[:, None], ids, 0), lengths)
 
-    def _choices(self) -> tuple[int, int]:
+    def choices(self) -> tuple[int, int]:
         """How many integers it chooses from, and below what those are that it reads.
 
         Raises
@@ -132,14 +154,6 @@ class Generating(Stepped):
                 f"{count} for a table of {limit} rows; end it in Dense({limit})."
             )
         return count, limit
-
-
-def _check(name: str, value: Any, least: int, most: int | None = None) -> None:
-    """ValueError unless it is an integer between these."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
-        bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name} of generate must be an integer {bounds}, received {value!r}.")
 
 
 def _prompts(first: Any, limit: int) -> Ragged:

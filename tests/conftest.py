@@ -79,6 +79,7 @@ SLOW = (
     "tests/spark/test_functions.py::test_a_function_takes_the_types",
     "tests/spark/test_functions.py::test_a_stream",
     "tests/spark/test_functions.py::test_rows_that_do_not_fit",
+    "tests/spark/test_generated_rows.py::test_rows",
     "tests/spark/test_graphs.py::test_activations",
     "tests/spark/test_graphs.py::test_it_is_saved",
     "tests/spark/test_graphs.py::test_neither",

@@ -15,10 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl.arrays import Array
 from sparkdl.evaluation import EvaluationOptions
+from sparkdl.generation import Drawing
 from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import is_ragged, step_shape
 from sparkdl.losses import Loss
 from sparkdl.network import Network
+from sparkdl.spark.continuing import continued
 from sparkdl.spark.driver import cluster, columns
 from sparkdl.spark.driver.preparation import prepare
 from sparkdl.spark.driver.progress import wanted
@@ -133,6 +135,52 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         from sparkdl.spark.evaluation import evaluate  # not above: it knows the kinds of models
 
         return evaluate(self, dataset, options)
+
+    def generate(
+        self,
+        dataset: DataFrame,
+        steps: int,
+        outputCol: str = "generated",
+        *,
+        temperature: float = 1.0,
+        topK: int | None = None,
+        seed: int = 0,
+        stop: int | None = None,
+    ) -> DataFrame:
+        """Add a column of what the network goes on with from each row of integers, such as the words of a text.
+
+        Parameters
+        ----------
+        dataset : DataFrame
+            With `featuresCol`: arrays of integers, each as long as it is.
+        steps : int
+            How many integers to draw for a row, at most.
+        outputCol : str, default "generated"
+            The new column, an array of integers, without those of `featuresCol` and without `stop`.
+        temperature : float, default 1
+            What the network's outputs are divided by before softmax makes probabilities of them; 0 takes the likeliest.
+        topK : int, optional
+            Draw from so many of the likeliest only.
+        seed : int, default 0
+            With the same one a row goes on alike, however the rows are partitioned; equal rows go on alike.
+        stop : int, optional
+            The integer at which a row ends.
+
+        Returns
+        -------
+        DataFrame
+            Lazy, like that of `transform`; `handleInvalid` says what becomes of rows that cannot be used, of which
+            empty ones are.
+
+        Raises
+        ------
+        TypeError
+            `dataset` is no DataFrame of Spark.
+        ValueError
+            The network does not choose integers (see `generate` of networks), an argument is not what is expected, the
+            features column is missing or of another type, or `outputCol` exists already.
+        """
+        return continued(self, dataset, outputCol, Drawing(steps, temperature, topK, seed, stop))
 
     def up_to(self, *names: str) -> DeepModel:
         """The part of the network that some of its layers need, as a model of its own: a tower, or what makes features.

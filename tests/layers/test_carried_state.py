@@ -179,12 +179,13 @@ def test_bags_and_rows_of_one_length_are_refused_unless_they_arrive_whole() -> N
 
 
 def test_a_step_is_a_segment_of_one(float64: None) -> None:
-    weights = drawn(NETWORK, None)
-    state, found = NETWORK.first_state(4, dtype="float64"), []
+    network = Network([Dense(4), Residual([Gru(4)])], input_shape=(None, INPUTS))
+    weights = drawn(network, None)
+    state, found = network.first_state(4, dtype="float64"), []
     for at in range(STEPS):
-        y, state = NETWORK.step(weights, state, VALUES[:, at])
+        y, state = network.step(weights, state, VALUES[:, at])
         found.append(y)
-    assert_close(np.stack(found, axis=1), NETWORK.forward(weights, full(VALUES)).values)
+    assert_close(np.stack(found, axis=1), network.forward(weights, full(VALUES)).values)
 
 
 def full(values: Any) -> Ragged:
@@ -240,7 +241,7 @@ def a_state(layer: Any) -> Any:
 @pytest.mark.parametrize(
     "layer",
     [
-        KINDS[1],
+        pytest.param(KINDS[1], marks=pytest.mark.slow),
         *(pytest.param(replace(layer, dropout=0.3, recurrent_dropout=0.4), marks=pytest.mark.slow) for layer in KINDS),
         Network([Lstm(2, recurrent_dropout=0.4, trainable=False), Gru(2)]),
         pytest.param(NETWORK.frozen("residual_1"), marks=pytest.mark.slow),
@@ -276,6 +277,7 @@ def test_a_segment_of_the_whole_row_is_training_without_truncation(layer: Any, f
     jax.tree.map(np.testing.assert_array_equal, step(weights, x, states), step(weights, x, None))
 
 
+@pytest.mark.slow
 def test_training_in_segments_goes_on_from_where_the_one_before_ended(float64: None) -> None:
     """With one key all segments of a row drop the same, so that what they put out is what the whole row does."""
     layer = Lstm(UNITS, dropout=0.3, recurrent_dropout=0.4)

@@ -159,19 +159,25 @@ def loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
     program = named, scoring.classes  # a class may have been defined anew, or be that of another driver
     key = scoring.key, scoring.batch, *program
     if key not in _models:
-        _prepare_device(scoring.device)
-        with jax.enable_x64(scoring.dtype == "float64"):
-            own = jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights_from_bytes(weights()))
+        own = on_device(scoring, weights)
         if program not in _programs:
-            _keep(_programs, program, _program(scoring), KEPT_PROGRAMS)
+            keep(_programs, program, _program(scoring), KEPT_PROGRAMS)
         _programs.move_to_end(program)
         rows, part = call_rows(scoring, jax.default_backend())
-        _keep(_models, key, Forward(partial(_programs[program], own, part=part), rows, part), KEPT_MODELS)
+        keep(_models, key, Forward(partial(_programs[program], own, part=part), rows, part), KEPT_MODELS)
     _models.move_to_end(key)
     return _models[key]
 
 
-def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+def on_device(scoring: Scoring, weights: Callable[[], bytes]) -> Weights:
+    """The weights in the dtype of computation, on the device that is asked for, which JAX then stays with."""
+    _prepare_device(scoring.device)
+    with jax.enable_x64(scoring.dtype == "float64"):
+        return jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights_from_bytes(weights()))
+
+
+def keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """Put a value into what is kept, of which the oldest goes where it is more than so many."""
     kept[key] = value
     if len(kept) > most:
         kept.popitem(last=False)

@@ -43,10 +43,11 @@ def results(
 def _bounded(batch: Batch, forward: Forward, scoring: Scoring) -> Iterator[Batch]:
     """Spark's batch in parts, lest the results, or the activations, be many times as large as what is sent."""
     rows = forward.rows if scoring.activations else PART_BYTES // scoring.row_bytes
-    return _cut(batch, scoring.batch * max(1, rows // scoring.batch))
+    return cut(batch, scoring.batch * max(1, rows // scoring.batch))
 
 
-def _cut(batch: Batch, size: int) -> Iterator[Batch]:
+def cut(batch: Batch, size: int) -> Iterator[Batch]:
+    """The rows in parts of so many; of none, one part."""
     for first in range(0, max(len(batch[0]), 1), size):
         yield tuple(column.slice(first, size) for column in batch)
 
@@ -57,7 +58,7 @@ def _result(
     size = forward.rows * max(1, DECODED_BYTES // (scoring.row_bytes * forward.rows))
     if any(is_binary(column.type) or is_image(column.type) for column in batch[: len(scoring.columns)]):
         size = len(batch[0])
-    marks, found = zip(*(_scores(part, forward, scoring, specs) for part in _cut(batch, size)), strict=True)
+    marks, found = zip(*(_scores(part, forward, scoring, specs) for part in cut(batch, size)), strict=True)
     bad, parts = np.concatenate(marks), [each for part in found for each in part]
     dtype = kept_dtype(scoring.dtype)
     scores = joined(parts) if parts else _no_scores(scoring, specs[0].output_names)
