@@ -16,11 +16,11 @@ Builder = Callable[..., Graph]
 BUILDERS: dict[str, Builder] = {
     "wide_and_deep": wide_and_deep,
     "dlrm": dlrm,
-    "ft_transformer": ft_transformer,
     "mlp": lambda categories, numbers, outputs, **options: embedded(categories, numbers, mlp((1,), outputs, **options)),
     "tabular_resnet": lambda categories, numbers, outputs, **options: embedded(
         categories, numbers, tabular_resnet((1,), outputs, **options)
     ),
+    "ft_transformer": ft_transformer,
 }
 WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean")
 SPARE, LEAST = 4, 4096  # rows of a table for each of its strings, and at least, so that few share one

@@ -44,6 +44,7 @@ def rows(spark: SparkSession, table: pd.DataFrame) -> DataFrame:
         ("mlp", {"units": (16,)}),
         ("tabular_resnet", {"width": 16, "hidden": 16, "blocks": 1}),
         ("dlrm", {"size": 8, "bottom": (16,), "top": (16,)}),
+        ("ft_transformer", {"size": 8, "heads": 2, "blocks": 1, "attention_dropout": 0.0}),
     ],
 )
 def test_a_network_from_the_schema_learns(rows: DataFrame, network: str, options: dict[str, object]) -> None:
