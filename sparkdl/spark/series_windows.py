@@ -23,7 +23,8 @@ from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import check_interpreter
 from sparkdl.spark.params.series_params import SeriesArguments, SeriesParams
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.tasks.windowing import SeriesPlan, windowed
+from sparkdl.spark.tasks.series_plan import SeriesPlan
+from sparkdl.spark.tasks.windowing import windowed
 
 NUMBERS = ArrayType(DoubleType(), False)
 WHOLE_DAYS = ("day", "week", "month", "year")
@@ -117,7 +118,7 @@ class SeriesWindows(Transformer, SeriesParams, Saved):
         keys = [columns.key(dataset, name, "keyCols") for name in plan.keys]
         time = columns.time(dataset, plan.time, "timeCol")
         numbers = [columns.numbers(dataset, name, self._param_of(name)).cast("double") for name in plan.numbers]
-        columns.check_outputs(dataset.select(*keys, time), plan.makes)
+        columns.check_outputs(dataset.select(*keys, time), list(plan.makes.values()))
         check_interpreter(dataset.sparkSession)
         field = dataset.schema[plan.time]
         following = [_next(time, field.dataType, self.getEvery())] if plan.every else []
@@ -125,10 +126,10 @@ class SeriesWindows(Transformer, SeriesParams, Saved):
         rows = dataset.select(*(column.alias(name) for column, name in zip(read, plan.reads, strict=True)))
         order = [F.col(f"`{name}`") for name in plan.reads[: len(keys) + 1]]
         together = rows.repartition(*order[:-1]) if keys else rows.repartition(1)
-        made: dict[str, DataType] = {plan.history: ArrayType(NUMBERS, False), plan.future: NUMBERS}
-        made |= {plan.ahead: ArrayType(NUMBERS, False), plan.until: field.dataType}
+        kinds: dict[str, DataType] = {"history": ArrayType(NUMBERS, False), "future": NUMBERS}
+        kinds |= {"known": ArrayType(NUMBERS, False), "until": field.dataType}
         schema = [*(dataset.schema[name] for name in plan.keys), field]
-        schema += [StructField(name, made[name], False) for name in plan.makes]
+        schema += [StructField(name, kinds[each], False) for each, name in plan.makes.items()]
         return together.sortWithinPartitions(*order).mapInArrow(partial(windowed, plan=plan), StructType(schema))
 
     def _plan(self) -> SeriesPlan:

@@ -180,6 +180,13 @@ def test_what_is_to_be_forecast_needs_no_future() -> None:
     assert "until" not in alone[0]
 
 
+def test_names_of_columns_that_are_not_made_are_free() -> None:
+    frame = table()
+    found = by_task(frame, [50], valueCols="sold", window=4, historyCol="until")
+    expected = [row | {"until": row.pop("history")} for row in gathered(frame, ["sold"], 4)]
+    assert in_order(found) == in_order(expected)
+
+
 def refused(frame: pd.DataFrame, **params: Any) -> str:
     """What a task says against a table."""
     with pytest.raises(ValueError) as refusal:
