@@ -29,6 +29,7 @@ VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE, FRACTION, CATEGORY = range(len(K
 RESIZES = ("nearest", "bilinear", "bicubic", "lanczos")  # Pillow's filters
 STORAGES = ("pixels", "files")
 SIDES = ("right", "left")  # on which rows of any length are cut
+STRINGS = ("string", "large_string")  # as Spark and Arrow call the type
 CHANNELS = (1, 3, 4)  # of an image: gray, RGB, RGBA
 MOST_PIXELS = 1 << 26  # 8192 x 8192, which take half a GB while they are decoded, at 8 bytes a pixel
 PIXELS_SETTING = "sparkdl.maxImagePixels"
@@ -148,7 +149,7 @@ class Layout:
         received : str
             Their type.
         """
-        if depth and not self.shape and self.strings and self.strings.split:
+        if "string" in received and depth and not self.shape and self.strings and self.strings.split:
             raise ValueError(
                 f"{self.subject} holds strings in parts, {self.strings.split}s, {self.purpose}, which must be (None,) "
                 "or (n,); begin the network with such rows, or leave split out."
@@ -156,7 +157,7 @@ class Layout:
         if self.ragged and (self.joined or not depth):
             what = f"{len(self.names)} columns" if self.joined else received
             hint = "put them together by F.array" if self.joined else "convert it, a Vector by vector_to_array"
-            hint = "give the layer that reads it a split of 'word' or 'character'" if "string" in received else hint
+            hint = "give the layer that reads it a split of 'word' or 'character'" if received in STRINGS else hint
             raise ValueError(f"{self.subject} must be one column of arrays {self.purpose}, received {what}; {hint}.")
         most = 1 if self.joined else len(self.shape)
         if depth > most:

@@ -186,6 +186,13 @@ def test_strings_that_make_no_such_rows_are_refused(shape: Any, strings: Any, me
         decode_features([pa.array(["a b"])], Layout(("x",), shape, "int32", strings=strings))
 
 
+def test_numbers_that_make_no_such_rows_are_refused_as_numbers() -> None:
+    layout = Layout(("x",), (), "int32", strings=Hashing(split="word"))
+    with pytest.raises(ValueError, match="must hold arrays nested at most 0 deep"):
+        decode_features([pa.array([[1, 2]])], layout)
+    assert decode_features([pa.array([1, 2])], layout).values.tolist() == [1, 2]
+
+
 def test_a_vocabulary_looks_strings_up_as_workers_do() -> None:
     words = Vocabulary(["be", "to"], split="word")
     found = words.look_up(["To be", "", "not to"])
