@@ -162,8 +162,8 @@ KEYS = {
     "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
 }
 FEATURES = LABELS | {
+    "nested arrays": ColumnType(lambda kind: _depth(kind) > 1 and not _holds_vectors(kind), _cast),
     "array<Vector>": ColumnType(_holds_vectors, _vectors),
-    "nested arrays": ColumnType(lambda kind: _depth(kind) > 1, _cast),
     "binary": ColumnType(lambda kind: isinstance(kind, BinaryType), _as_it_is),
     "image": ColumnType(_is_image, _as_it_is),
 }
