@@ -21,6 +21,7 @@ from jax import lax
 from sparkdl.arrays import STEPS
 from sparkdl.layers import pointwise, winograd
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.causal import first_steps, from_steps
 from sparkdl.layers.ragged import Ragged, is_ragged
 from sparkdl.layers.row_parts import map_parts, parts_of, sum_parts
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
@@ -149,6 +150,13 @@ class Conv(KernelLayer):
         tiles = self._tiles(kernel.shape, x)
         y = lax.platform_dependent(kernel, x, cpu=on_cpu, default=self._forward)
         return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
+
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return first_steps(self, self._windows((STEPS,)), rows, input_shape, dtype)
+
+    @jitted
+    def forward_from(self, weights: Weights, state: Any, x: Any) -> tuple[Any, Any]:
+        return from_steps(partial(self.forward, weights), state, x)
 
     @jitted
     def delta(self, weights: Weights, x: Any, y: Any, dy: Array) -> Array:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
+from sparkdl.arrays import STEPS
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import HeNormal, Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.causal import first_steps, from_steps
 from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.ragged import Ragged
@@ -83,6 +85,13 @@ class DepthwiseConv(KernelLayer):
             return replace(x, values=self.forward(weights, x.cleared().values)).cleared()
         y = lax.platform_dependent(weights["kernel"], x, cpu=self._shifted, default=self._grouped)
         return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
+
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return first_steps(self, self._windows((STEPS,)), rows, input_shape, dtype)
+
+    @jitted
+    def forward_from(self, weights: Weights, state: Any, x: Any) -> tuple[Any, Any]:
+        return from_steps(partial(self.forward, weights), state, x)
 
     @jitted
     def delta(self, weights: Weights, x: Any, y: Any, dy: Array) -> Array:

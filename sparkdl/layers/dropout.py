@@ -27,6 +27,9 @@ class Noise(Layer):
     def output_shape(self, input_shape: Shape) -> Shape:
         return input_shape
 
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return {}  # each segment is disturbed by itself
+
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
         return x

@@ -63,6 +63,9 @@ class RepeatStep(Merge):
             )
         return (like[0], *row)
 
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return {}
+
     @jitted
     def forward(self, weights: Weights, x: tuple[Array, Any]) -> Any:  # type: ignore[override]
         row, like = x

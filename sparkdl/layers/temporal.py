@@ -161,6 +161,9 @@ class WidthMatch(Layer):
     def init(self, key: Array, input_shape: Shape) -> Weights:
         return {} if input_shape[-1] == self.filters else self._conv.init(key, input_shape)
 
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return {}
+
     @jitted
     def forward(self, weights: Weights, x: Any) -> Any:
         if weights:

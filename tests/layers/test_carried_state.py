@@ -17,7 +17,9 @@ from sparkdl.layers import (
     Add,
     Bidirectional,
     Context,
+    Conv,
     Dense,
+    DepthwiseConv,
     DropConnect,
     Dropout,
     EachStep,
@@ -33,6 +35,8 @@ from sparkdl.layers import (
     Reshape,
     Residual,
     SimpleRnn,
+    SpatialDropout,
+    TemporalConvNet,
     TimeMean,
     jitted,
 )
@@ -133,6 +137,48 @@ def test_a_network_carries_what_the_layers_within_it_do(network: Any, whole: boo
     assert_close(parts, expected)
 
 
+CONVOLVED = Network(
+    [
+        Conv(4, 3, padding="causal", dilation=2),
+        SpatialDropout(0.3),
+        TemporalConvNet([3, 2], size=2),
+        DepthwiseConv(2, padding="causal"),
+        Conv(2, 1),
+    ],
+    input_shape=(None, INPUTS),
+)
+
+
+def test_causal_convolutions_carry_what_their_windows_reach_back_to(float64: None) -> None:
+    expected, parts, state = in_segments(CONVOLVED, drawn(CONVOLVED, None), ragged())
+    assert_close(parts, expected)
+    assert state.keys() == {"conv_0", "temporal_conv_net_2", "depthwise_conv_3"}
+    before = np.concatenate([np.zeros((4, 4, INPUTS)), VALUES], axis=1)
+    for row, length in enumerate(LENGTHS):
+        assert_close(state["conv_0"]["before"][row], before[row, length : length + 4])
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Conv(2, 3, padding="causal", dilation=2),
+        pytest.param(DepthwiseConv(2, padding="causal"), marks=pytest.mark.slow),
+    ],
+    ids=["Conv", "Depthwise"],
+)
+def test_slopes_of_a_convolved_segment_are_those_of_steps_behind_others(layer: Layer, float64: None) -> None:
+    weights, states = drawn(layer), a_state(layer)
+    reach = states["before"].shape[1]
+    dy = np.random.default_rng(5).normal(size=(4, STEPS, layer.output_shape((None, INPUTS))[-1]))
+    (y, dx, gradient, after), _ = trained(layer, weights, VALUES, dy, states)
+    whole, behind = np.concatenate([states["before"], VALUES], axis=1), np.pad(dy, ((0, 0), (reach, 0), (0, 0)))
+    expected = layer.forward(weights, whole)
+    assert_close(y, expected[:, reach:])
+    assert_close(dx, layer.delta(weights, whole, expected, behind)[:, reach:], 1e-10)
+    assert_close(gradient, layer.gradient(weights, whole, expected, behind), 1e-10)
+    assert_close(after["before"], whole[:, STEPS:])
+
+
 def test_the_state_of_a_network_is_by_name_and_by_place_even_where_weights_are_shared() -> None:
     state = NETWORK.first_state(5)
     assert jax.tree.map(jnp.shape, state) == {
@@ -154,6 +200,7 @@ REVERSED = Lstm(2, backwards=True)
         ([Bidirectional(Lstm(2))], r"Layer 0 \(Bidirectional\): Bidirectional goes .* use its layer alone, Lstm\("),
         ([Dense(2), REVERSED], r"Layer 1 \(Lstm\): Lstm\(backwards=True\) begins at the end .* without backwards"),
         ([Residual([Lstm(3), LastStep()], [TimeMean()])], r"layers: Layer 1 \(LastStep\): LastStep needs the whole of"),
+        ([Conv(3, 2, padding="same")], "Conv reads steps after those that it stands at, .* give it padding='causal'"),
         ([TimeMean()], "TimeMean needs the whole of every row and so cannot go from one segment of it to the next; go"),
     ],
 )
