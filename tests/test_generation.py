@@ -20,10 +20,12 @@ from sparkdl.layers import (
     Gru,
     LastStep,
     Layer,
+    LearnedPositions,
     Lstm,
     OneHot,
     Ragged,
     TimeMean,
+    TransformerEncoder,
     jitted,
 )
 
@@ -70,6 +72,10 @@ NETWORKS = {
     "of whole rows": Network([Embedding(COUNT, 4), Bidirectional(Gru(3)), Dense(COUNT)], input_shape=(None,)),
     "of the last step": Network([Embedding(COUNT, 4), Gru(4), LastStep(), Dense(COUNT)], input_shape=(None,)),
 }
+NETWORKS["of a transformer"] = Network(
+    [Embedding(COUNT, 4), LearnedPositions(9), TransformerEncoder(2, 8, causal=True), Dense(COUNT)],
+    input_shape=(None,),
+)
 FREE = Network([OneHot(COUNT), Dense(COUNT)], input_shape=(None,))  # whose next integer depends on the last one alone
 
 
@@ -104,7 +110,13 @@ def logits_of(logits: Any) -> Any:
 
 @pytest.mark.parametrize(
     "kind",
-    ["that carries", "that keeps all steps", pytest.param("of whole rows", marks=pytest.mark.slow), "of the last step"],
+    [
+        "that carries",
+        "that keeps all steps",
+        "of the last step",
+        pytest.param("of whole rows", marks=pytest.mark.slow),
+        pytest.param("of a transformer", marks=pytest.mark.slow),
+    ],
 )
 def test_it_goes_on_with_the_likeliest_as_a_loop_over_whole_rows_does(kind: str, float64: None) -> None:
     network = NETWORKS[kind]
@@ -121,6 +133,7 @@ def test_it_goes_on_with_the_likeliest_as_a_loop_over_whole_rows_does(kind: str,
         assert own == row[len(prompt) :]
 
 
+@pytest.mark.slow
 def test_a_cache_of_all_steps_gives_what_whole_rows_give(float64: None) -> None:
     """That the state which `generate` asks for is enough for layers that attend."""
     network = NETWORKS["that keeps all steps"]
@@ -163,6 +176,7 @@ def test_it_draws_as_often_as_the_softmax_says(options: Any, among: Any, float64
     assert abs(pairs - (shares**2).sum()) < 0.04
 
 
+@pytest.mark.slow
 def test_rows_that_begin_otherwise_draw_other_numbers() -> None:
     first, second = lists(FREE.generate(logits_of(np.zeros(COUNT)), rows([0], [1]), 400))
     assert abs(np.mean(np.array(first) == np.array(second)) - 1 / COUNT) < 0.1

@@ -62,7 +62,7 @@ def test_what_goes_both_ways_is_not_read_at_the_last_step() -> None:
 
 def test_strings_are_read_by_a_hashed_embedding() -> None:
     network = models.text_cnn((None,), 2, HashedEmbedding(1000, 8), filters=3)
-    assert network.hashed == {"features"}
+    assert set(network.strings) == {"features"}
 
 
 def test_a_text_shorter_than_a_window_has_outputs_and_an_empty_one_the_bias() -> None:

@@ -129,7 +129,11 @@ GRAPH = Graph(
 
 @pytest.mark.parametrize(
     ("network", "whole"),
-    [(NETWORK, False), (GRAPH.up_to("sum"), True), pytest.param(GRAPH.up_to("sum"), False, marks=pytest.mark.slow)],
+    [
+        (NETWORK, False),
+        pytest.param(GRAPH.up_to("sum"), True, marks=pytest.mark.slow),
+        pytest.param(GRAPH.up_to("sum"), False, marks=pytest.mark.slow),
+    ],
     ids=["network", "graph of arrays", "graph"],
 )
 def test_a_network_carries_what_the_layers_within_it_do(network: Any, whole: bool, float64: None) -> None:
@@ -149,6 +153,7 @@ CONVOLVED = Network(
 )
 
 
+@pytest.mark.slow
 def test_causal_convolutions_carry_what_their_windows_reach_back_to(float64: None) -> None:
     expected, parts, state = in_segments(CONVOLVED, drawn(CONVOLVED, None), ragged())
     assert_close(parts, expected)
@@ -239,6 +244,7 @@ def full(values: Any) -> Ragged:
     return Ragged(jnp.asarray(values), jnp.full(len(values), STEPS, "int32"))
 
 
+@pytest.mark.slow
 def test_a_graph_steps_through_what_is_of_any_length_and_reads_the_rest_whole(float64: None) -> None:
     graph = Graph(
         {"words": (None,), "facts": (2,)},

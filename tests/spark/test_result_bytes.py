@@ -95,7 +95,7 @@ class Results:
         data = buffer.getvalue()
         run = {"ending": {}, "history": [], "events": [], "compile_seconds": 1.0}
         done = dict.fromkeys(("began", "read", "joined", "ended"), 0.0) | {"host": "h", "device": "cpu", "rows": 3}
-        done |= {"runs": [run | {"training_seconds": 1.0}], "skipped": {}, "classes": None, "rounded": None}
+        done |= {"runs": [run | {"training_seconds": 1.0}], "skipped": {}, "cut": {}, "classes": None, "rounded": None}
         chunks = list(enumerate(data[at : at + MIB] for at in range(0, len(data), MIB)))[::-1]
         self._columns = {
             "rank": [0] * (len(chunks) + 1),

@@ -95,7 +95,9 @@ def test_rows_that_cannot_be_used_are_named(spark: SparkSession, rows: DataFrame
     wrong = spark.createDataFrame([([[1.0, 2.0], [3.0]], 1)], rows.schema)
     with pytest.raises(ValueError, match=r"to fill each step of the network's input_shape \(None, 2\)"):
         classifier().fit(rows.union(wrong))
-    with pytest.raises(ValueError, match="a prediction for every step, which no loss takes yet"):
+    with pytest.raises(
+        ValueError, match=r"labelCol .label. must be array<numeric> or array<array<numeric>>, received int"
+    ):
         classifier(network=Network([Lstm(2)], input_shape=(None, 2))).fit(rows)
     with pytest.raises(ValueError, match="lengthBuckets must be at least 1, received 0"):
         classifier(lengthBuckets=0).fit(rows)
