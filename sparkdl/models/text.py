@@ -171,7 +171,8 @@ def gpt2(
     """GPT-2 (Radford et al. 2019), by default its smallest: 124,439,808 weights, as the table of words is used twice.
 
     At every step it ends in unnormalised log-probabilities of the word after it: rows of words are its features, and
-    the same rows one word on its labels, by the loss `EachPosition()`, which wants rows of one length, `steps`.
+    the same rows one word on its labels. Where `steps` says that all rows are of one length, the loss is to be
+    `EachPosition()`.
 
     Parameters
     ----------

@@ -63,8 +63,8 @@ class LearnedPositions(Positions):
     ----------
     length : int
         Steps that a row may have. Rows of a fixed length above it are refused; of rows of any length, those beyond it
-        give NaN in the steps that have no vector, as nothing better can be told while a program runs: cut the column
-        before, as by Spark's `slice(column, 1, length)`.
+        give NaN in the steps that have no vector, as nothing better can be told while a program runs: have rows cut
+        before, by the `maxLength` of estimators and models.
     initializer : Initializer or str, default TruncatedNormal(0.02)
         Of the table.
 
