@@ -117,6 +117,7 @@ SLOW = (
     "tests/spark/test_sequences.py::test_a_model_is_saved",
     "tests/spark/test_sequences.py::test_the_same_rows",
     "tests/spark/test_sequences.py::test_workers",
+    "tests/spark/test_series.py::test_steps_of_the_calendar",
     "tests/spark/test_spark_docs.py",
     "tests/spark/test_tabular.py",
     "tests/spark/test_tokenizer.py::test_a_stream",
