@@ -162,6 +162,8 @@ SLOW = (
     "tests/training/test_resumption.py::test_a_schedule_that_knows_no_end",
     "tests/training/test_sharded.py::test_norms_and_more_workers",
     "tests/training/test_sharded.py::test_two_workers_come_to_the_bits",
+    "tests/training/test_step_labels.py::test_an_lstm_learns",
+    "tests/training/test_step_labels.py::test_workers_together_compute_what_one_does[3-numbers]",
     "tests/training/test_tables.py",
     "tests/training/test_threshold.py::test_what_is_sent_and_what_is_kept_add_up_to_the_gradients[auto",
     "tests/training/test_timeline.py::test_a_browser",
@@ -172,6 +174,8 @@ SLOW = (
     "tests/training/test_trainer.py::test_a_network_of_two_inputs",
     "tests/training/test_trainer.py::test_bfloat16_learns",
     "tests/training/test_trainer.py::test_no_jax_backend",
+    "tests/training/test_truncated.py::test_every_segment_takes_an_update_from_the_state_before_it[3-3]",
+    "tests/training/test_truncated.py::test_what_lies_further_back",
 )
 
 
@@ -202,3 +206,11 @@ def float64() -> Iterator[None]:
     """Compute in float64 for the length of a test."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def unoptimized() -> Iterator[None]:
+    """For files whose small programs take longer to compile than to run; workers compile as they do for users."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,8 @@ from sparkdl.layers import (
     TransformerEncoder,
     jitted,
 )
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
 
 COUNT = 5
 PROMPTS = ([3], [1, 4, 0, 2], [2, 2])
@@ -77,14 +79,6 @@ NETWORKS["of a transformer"] = Network(
     input_shape=(None,),
 )
 FREE = Network([OneHot(COUNT), Dense(COUNT)], input_shape=(None,))  # whose next integer depends on the last one alone
-
-
-@pytest.fixture(scope="module", autouse=True)
-def unoptimized() -> Iterator[None]:
-    """Compiling is most of the work here."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def drawn(network: Any) -> Any:

@@ -14,6 +14,8 @@ from scipy import special
 from sparkdl import losses
 from sparkdl.losses import Loss
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(5)
 OUTPUTS = RANDOM.normal(scale=2, size=(4, 3))
 OTHERS = RANDOM.normal(size=(4, 3))

@@ -30,6 +30,8 @@ from sparkdl.layers import (
 from sparkdl.specs import FORMAT
 from sparkdl.weights import count_weights, named_arrays, nested_weights, updated
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 Array = jax.Array
 
 LENET = Network(

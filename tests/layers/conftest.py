@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import jax
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
-def unoptimized() -> Iterator[None]:
-    """For the tests of this folder only."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
+def _unoptimized(unoptimized: None) -> None:
+    """All of this folder."""

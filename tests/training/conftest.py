@@ -21,11 +21,3 @@ def _compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield
     for name, value in before.items():
         jax.config.update(name, value)
-
-
-@pytest.fixture(scope="module")
-def unoptimized() -> Iterator[None]:
-    """For files whose small programs take longer to compile than to run; workers compile as they do for users."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)

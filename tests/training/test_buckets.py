@@ -21,6 +21,8 @@ from sparkdl.training.loop import train
 from sparkdl.training.resumption import Share
 from sparkdl.weights import named_arrays
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(5)
 LENGTHS = RANDOM.integers(0, 40, 90)
 SERIES = [RANDOM.standard_normal((length, 2)) for length in LENGTHS]

@@ -16,6 +16,8 @@ from sparkdl.training.exchanges.all_reduce import AllReduce
 from sparkdl.training.exchanges.averaging import ParameterAveraging
 from sparkdl.training.exchanges.sharded import ShardedAllReduce
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(2)
 ROWS = RANDOM.normal(size=(96, 6)).astype("float32"), RANDOM.integers(0, 3, 96)
 

@@ -11,6 +11,8 @@ from sparkdl import Graph, Network, training
 from sparkdl.layers import Dense, LastStep, Lstm, Ragged, Tanh
 from sparkdl.training import Training
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(5)
 LENGTHS = [7, 0, 2, 1, 4, 3, 5, 1, 2, 6, 3, 1]
 X = [RANDOM.normal(size=(length, 2)) for length in LENGTHS]

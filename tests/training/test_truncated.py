@@ -16,6 +16,8 @@ from sparkdl.schedules import CosineDecay
 from sparkdl.training import Training
 from sparkdl.weights import named_arrays
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(11)
 LENGTHS = [9, 3, 0, 7, 4, 1]
 X = [RANDOM.normal(size=(length, 2)) for length in LENGTHS]
