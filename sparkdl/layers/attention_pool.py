@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
-from sparkdl.layers.ragged import Ragged, as_ragged
+from sparkdl.layers.ragged import Ragged, as_ragged, check_vectors
 
 
 class Attention(NamedTuple):
@@ -77,11 +77,7 @@ class AttentionPool(KernelLayer):
         return True
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        if len(input_shape) != 2:
-            raise ValueError(
-                "AttentionPool expects rows of steps, of shape (steps, inputs) or (None, inputs), received "
-                f"{input_shape}; put a layer before it that gives every step a vector, such as Embedding."
-            )
+        check_vectors("AttentionPool", input_shape)
         return input_shape[1:]
 
     def multiply_adds(self, input_shape: Shape) -> int:

@@ -122,6 +122,15 @@ def reads_ragged(shapes: Any) -> bool:
     return any(map(is_ragged, _several(shapes)))
 
 
+def check_vectors(kind: str, shape: Sequence[Any]) -> None:
+    """ValueError for a layer of that type unless rows of the shape are a vector for each step."""
+    if len(shape) != 2:
+        raise ValueError(
+            f"{kind} expects rows of steps, of shape (steps, inputs) or (None, inputs), received {tuple(shape)}; put a "
+            "layer before it that gives every step a vector, such as Embedding."
+        )
+
+
 def refuse_ragged(kind: str, shapes: Any) -> None:
     """Raise for a layer that does not take rows of any length.
 

@@ -20,7 +20,7 @@ from jax import lax
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import GlorotUniform, Initializer, Orthogonal
 from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
-from sparkdl.layers.ragged import Ragged
+from sparkdl.layers.ragged import Ragged, check_vectors
 from sparkdl.specs import check_range
 
 # Numbers of z that pass from a product to a scan. A training step of an LSTM (64, 128, 256) to 256 takes 281 ms on one
@@ -130,11 +130,7 @@ class Recurrent(KernelLayer):
         return True
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        if len(input_shape) != 2:
-            raise ValueError(
-                f"{type(self).__name__} expects rows of steps, of shape (steps, inputs) or (None, inputs), received "
-                f"{input_shape}; put a layer before it that gives every step a vector, such as Embedding."
-            )
+        check_vectors(type(self).__name__, input_shape)
         return (input_shape[0], self.units)
 
     def multiply_adds(self, input_shape: Shape) -> int:

@@ -18,7 +18,7 @@ from sparkdl.layers.branches import Residual
 from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.dropout import SpatialDropout
-from sparkdl.layers.ragged import Ragged
+from sparkdl.layers.ragged import Ragged, check_vectors
 from sparkdl.specs import check_range
 
 
@@ -94,11 +94,7 @@ class TemporalConvNet(Composite):
 
     def shapes(self, input_shape: Any) -> list[Any]:
         """Of a row of x and of what each of the children puts out; see `Composite.shapes`."""
-        if len(input_shape) != 2:
-            raise ValueError(
-                "TemporalConvNet expects rows of steps, of shape (steps, channels) or (None, channels), received "
-                f"{input_shape}; put a layer before it that gives every step a vector, such as Embedding."
-            )
+        check_vectors("TemporalConvNet", input_shape)
         return super().shapes(input_shape)
 
     @cached_property

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
-from sparkdl.layers.ragged import Ragged, values_of, with_values
+from sparkdl.layers.ragged import Ragged, check_vectors, values_of, with_values
 from sparkdl.specs import check_range
 
 
@@ -28,11 +28,7 @@ class Positions(Layer):
         return True
 
     def output_shape(self, input_shape: Shape) -> Shape:
-        if len(input_shape) != 2:
-            raise ValueError(
-                f"{type(self).__name__} expects rows of steps, of shape (steps, inputs) or (None, inputs), received "
-                f"{input_shape}; put a layer before it that gives every step a vector, such as Embedding."
-            )
+        check_vectors(type(self).__name__, input_shape)
         return input_shape
 
     @abstractmethod
