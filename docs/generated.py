@@ -28,6 +28,7 @@ PUBLIC = (
     "sparkdl.training.records.timeline",
     "sparkdl.evaluation",
     "sparkdl.datasets",
+    "sparkdl.models",
     "sparkdl.text",
 )
 

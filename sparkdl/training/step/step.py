@@ -218,11 +218,11 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         def sums(part: Array, rows: Rows) -> tuple[Sums, Any]:
             return sums_of(part, rows)[:2]
 
-        row = jax.eval_shape(lambda one: network.read(one, dtype or wide), _one_row(rows.features))
         if program.truncated:
             own, statistics, states = summed_over_time(sums_of, rows, states, program.truncated[1])
         else:
             whole = objective.whole_batch
+            row = jax.eval_shape(lambda one: network.read(one, dtype or wide), _one_row(rows.features))
             parts = 1 if whole else number_of_parts(network, weights, row, len(rows.weights), platform)
             own, statistics = summed_over_parts(sums, parts, rows)
 
