@@ -27,7 +27,7 @@ EMBEDDINGS = [
     Row(Embedding(5, 3), (2,)),
     Row(Embedding(4, 2, unknown=True, l2=0.1), ()),
     Row(HashedEmbedding(7, 3), (2, 2)),
-    Row(Embedding(3, 2, vocabulary=["b", "a", "c"]), (2,)),
+    Row(Embedding(5, 2, vocabulary=["b", "a", "c", "e", "d"]), (2,)),
 ]
 
 BAGS = [

@@ -26,6 +26,7 @@ from spark_cases import UNOPTIMIZED, a_model, arrays, same_bits
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Network
 from sparkdl.decoding.columns import decode_features
+from sparkdl.decoding.labels import LabelPart
 from sparkdl.layers import Dense
 from sparkdl.spark import local_session
 from sparkdl.spark.driver import columns
@@ -123,7 +124,7 @@ def _both(frame: DataFrame, operator: str) -> DataFrame:
     chosen = [F.lit(operator).alias("operator")]
     for name in NAMES:
         packed = columns.features(frame, _model(name)).columns["features/features/0"]
-        plain, _ = columns.labels(frame, name)
+        plain, _ = columns.labels(frame, LabelPart(name, 1))
         chosen += [packed.alias(f"{name}_packed"), plain.alias(f"{name}_plain")]
     return frame.select(*chosen)
 
