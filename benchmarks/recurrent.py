@@ -1,14 +1,15 @@
-"""Recurrent layers on the CPU against PyTorch's, forward and a training step.
+"""Layers for sequences on the CPU, recurrent ones and transformers, against PyTorch's: forward and a training step.
 
     python benchmarks/recurrent.py [--quick] [--json FILE] [--only TEXT] [--threads N]
 
-An LSTM and a GRU of 64 rows of 128 steps, 256 numbers to 256, and ("small") of 32 rows of 60 steps, 12 numbers to 64,
-in float32. Forward is as at inference, `train` is forward with dL/dx and dL/dweights, each one call. PyTorch runs
-eagerly and by torch.compile, on the same weights and rows; the faster of the two counts. The contestants take turns;
-medians. Memory, once freed, stays with the process, so that no time holds the first touch of new pages.
+An LSTM and a GRU of 64 rows of 128 steps, 256 numbers to 256, and ("small") of 32 rows of 60 steps, 12 numbers to 64;
+an encoder of 6 blocks of a transformer, 32 rows of 128 steps of 384 numbers, 12 heads. All in float32. Forward is as at
+inference, `train` is forward with dL/dx and dL/dweights, each one call. PyTorch runs eagerly and by torch.compile, on
+the same weights and rows; the faster of the two counts. The contestants take turns; medians. Memory, once freed, stays
+with the process, so that no time holds the first touch of new pages.
 
-Figures: for `lstm`, `gru`, `lstm_small` and `gru_small`, `<case>_<kernel>_ms`, `_over_torch` (the ratio of ours to
-theirs), `_torch_ms` and `_torch_compiled_ms`.
+Figures: for `lstm`, `gru`, `lstm_small`, `gru_small` and `encoder`, `<case>_<kernel>_ms`, `_over_torch` (the ratio of
+ours to theirs), `_torch_ms` and `_torch_compiled_ms`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ import numpy as np
 from contestants.layers_machine import Calls, limit, medians
 from reporting import arguments, write
 
+from sparkdl import Network
 from sparkdl.compiler import OPTIONS
-from sparkdl.layers import Context, Gru, Lstm
-from sparkdl.layers.recurrent import Recurrent
+from sparkdl.layers import Context, Gru, Layer, Lstm, TransformerEncoder
+from sparkdl.layers.base import Weights
 
 
 @dataclass(frozen=True)
@@ -39,15 +41,20 @@ class Case:
     Attributes
     ----------
     name : str
-    layer : Recurrent
+    layer : Layer
     batch, steps, inputs : int
+    peer : str, default "recurrent_torch"
+        The contestant whose `module` makes of the layer and its weights PyTorch's.
+    rounds : int, default 31
     """
 
     name: str
-    layer: Recurrent
+    layer: Layer
     batch: int
     steps: int
     inputs: int
+    peer: str = "recurrent_torch"
+    rounds: int = 31
 
 
 CASES = [
@@ -55,10 +62,13 @@ CASES = [
     Case("gru", Gru(256), 64, 128, 256),
     Case("lstm_small", Lstm(64), 32, 60, 12),
     Case("gru_small", Gru(64), 32, 60, 12),
+    Case(
+        "encoder", Network([TransformerEncoder(12, 1536)] * 6, input_shape=(128, 384)), 32, 128, 384, "encoder_torch", 9
+    ),
 ]
 
 
-def our_kernels(layer: Recurrent, weights: dict[str, Any], x: Any, dy: Any) -> Calls:
+def our_kernels(layer: Layer, weights: Weights, x: Any, dy: Any) -> Calls:
     """Calls of forward, and of `train`: y, dL/dx and dL/dweights."""
     ones = jnp.ones(len(x))
 
@@ -76,21 +86,22 @@ def our_kernels(layer: Recurrent, weights: dict[str, Any], x: Any, dy: Any) -> C
 def contestants(case: Case, recurrent_torch: ModuleType | None) -> dict[str, Calls]:
     """Every contestant's calls, on the same random rows and weights."""
     draw = np.random.default_rng(0)
-    x, dy = (
-        draw.normal(size=(case.batch, case.steps, size)).astype(np.float32) for size in (case.inputs, case.layer.units)
-    )
-    weights = case.layer.init(jax.random.key(0), (case.steps, case.inputs))
+    shape = (case.steps, case.inputs)
+    x, dy = (draw.normal(size=(case.batch, *row)).astype(np.float32) for row in (shape, case.layer.output_shape(shape)))
+    weights = case.layer.init(jax.random.key(0), shape)
     calls = {"ours": our_kernels(case.layer, weights, jnp.asarray(x), jnp.asarray(dy))}
     if recurrent_torch is not None:
-        own = {name: np.array(value) for name, value in weights.items()}
+        own = jax.tree.map(np.array, weights)
         for name, compiled in (("torch", False), ("torch_compiled", True)):
-            calls[name] = recurrent_torch.kernels(case.layer, own, x, dy, compiled)
+            peer = import_module(f"contestants.{case.peer}").module(case.layer, own)
+            calls[name] = recurrent_torch.kernels(peer, x, dy, compiled)
     return calls
 
 
-def measured(case: Case, rounds: int, recurrent_torch: ModuleType | None) -> dict[str, float]:
+def measured(case: Case, quick: bool, recurrent_torch: ModuleType | None) -> dict[str, float]:
     """Measure a case's kernels, print a line for each, return their figures."""
     figures: dict[str, float] = {}
+    rounds = case.rounds // 4 if quick else case.rounds
     entered = contestants(case, recurrent_torch)
     for kernel in ("forward", "train"):
         times = medians({name: calls[kernel] for name, calls in entered.items()}, rounds)
@@ -131,12 +142,11 @@ def main() -> None:
     else:
         recurrent_torch = import_module("contestants.recurrent_torch")
         recurrent_torch.limit(chosen.threads)
-    rounds = 7 if chosen.quick else 31
-    print(f"{chosen.threads} thread(s), medians of {rounds} turns")
+    print(f"{chosen.threads} thread(s), medians")
     print(f"{'kernel':<22}{'ms':>9}{'PyTorch ms':>12}{'compiled':>12}{'ratio':>8}")
     figures: dict[str, float] = {}
     for case in cases:
-        figures |= measured(case, rounds, recurrent_torch)
+        figures |= measured(case, chosen.quick, recurrent_torch)
     write(chosen.json, figures)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's recurrent layers on the weights and rows of ours: eager and compiled, forward and a training step."""
+"""PyTorch's recurrent layers with the weights of ours, and calls of any layer of it: forward and a training step."""
 
 from __future__ import annotations
 
@@ -39,22 +39,25 @@ def in_its_order(layer: Recurrent, array: Array) -> Array:
     return np.ascontiguousarray(array.T)
 
 
-def kernels(
-    layer: Recurrent, weights: dict[str, Array], x: Array, dy: Array, compiled: bool
-) -> dict[str, Callable[[], Any]]:
-    """Calls of forward, as at inference, and of `train`: y, dL/dx and dL/dweights."""
-    peer = module(layer, weights)
+def kernels(peer: torch.nn.Module, x: Array, dy: Array, compiled: bool) -> dict[str, Callable[[], Any]]:
+    """Calls of forward, as at inference, and of `train`: y, dL/dx and dL/dweights; eager or compiled."""
     learned = list(peer.parameters())
     run = torch.compile(peer) if compiled else peer
     rows, above = torch.from_numpy(x), torch.from_numpy(dy)
     varied = torch.from_numpy(x).requires_grad_()
 
+    def y_of(x: torch.Tensor) -> torch.Tensor:
+        given = run(x)
+        return given[0] if isinstance(given, tuple) else given  # an RNN gives its last state, too
+
     def forward() -> Any:
+        peer.eval()
         with torch.no_grad():
-            return run(rows)[0]
+            return y_of(rows)
 
     def train() -> Any:
-        y = run(varied)[0]
+        peer.train()
+        y = y_of(varied)
         return y.detach(), torch.autograd.grad(y, [varied, *learned], above)
 
     return {"forward": forward, "train": train}

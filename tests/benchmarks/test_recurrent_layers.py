@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import recurrent
 
-from sparkdl.layers import Gru, Lstm
+from sparkdl import Network
+from sparkdl.layers import Gru, Lstm, TransformerEncoder
 from sparkdl.layers.recurrent import Recurrent
 
 
@@ -32,7 +33,7 @@ def test_the_layers_of_pytorch_compute_what_ours_do(layer: Recurrent) -> None:
         for name, value in layer.init(jax.random.key(1), (5, 2)).items()
     }
     ours = recurrent.our_kernels(layer, jax.tree.map(jnp.asarray, weights), jnp.asarray(x), jnp.asarray(dy))
-    theirs = recurrent_torch.kernels(layer, weights, x, dy, compiled=False)
+    theirs = recurrent_torch.kernels(recurrent_torch.module(layer, weights), x, dy, compiled=False)
     np.testing.assert_allclose(theirs["forward"](), ours["forward"](), rtol=1e-4, atol=1e-5)
     y, (dx, dweights) = ours["train"]()
     other, (other_dx, kernel, state, *biases) = theirs["train"]()
@@ -42,6 +43,28 @@ def test_the_layers_of_pytorch_compute_what_ours_do(layer: Recurrent) -> None:
     for name, gradient in dweights.items():
         expected = recurrent_torch.in_its_order(layer, np.asarray(gradient))
         np.testing.assert_allclose(named[name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_blocks_of_pytorch_compute_what_ours_do() -> None:
+    pytest.importorskip("torch")
+    from contestants import encoder_torch, recurrent_torch
+
+    network = Network([TransformerEncoder(2, 8), TransformerEncoder(2, 8, norm_first=True)], input_shape=(5, 4))
+    draw = np.random.default_rng(1)
+    x, dy = (draw.normal(size=(3, 5, 4)).astype(np.float32) for _ in range(2))
+    weights = jax.tree.map(
+        lambda value: draw.normal(size=value.shape).astype(np.float32), network.init(jax.random.key(1), (5, 4))
+    )
+    ours = recurrent.our_kernels(network, jax.tree.map(jnp.asarray, weights), jnp.asarray(x), jnp.asarray(dy))
+    theirs = recurrent_torch.kernels(encoder_torch.module(network, weights), x, dy, compiled=False)
+    np.testing.assert_allclose(theirs["forward"](), ours["forward"](), rtol=1e-4, atol=1e-4)
+    y, (dx, dweights) = ours["train"]()
+    other, (other_dx, *gradients) = theirs["train"]()
+    np.testing.assert_allclose(other, y, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(other_dx, dx, rtol=1e-3, atol=1e-4)
+    assert len(gradients) == 2 * 12
+    first = dweights[network.names[0]]["feed_forward"]["inner"]["kernel"]
+    np.testing.assert_allclose(gradients[4].T, first, rtol=1e-3, atol=1e-4)
 
 
 def test_it_writes_the_figures_it_promises(tmp_path: Path) -> None:
