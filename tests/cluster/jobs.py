@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Network, register_function
-from sparkdl.layers import BatchNorm, Dense, Dropout, Layer, Relu
+from sparkdl.layers import BatchNorm, Dense, Dropout, Layer, Lstm, Relu
+from sparkdl.series import SeriesWindows
 from sparkdl.spark.driver.remote import registered_slots
 from sparkdl.weights import named_arrays
 
@@ -195,3 +196,26 @@ def fit_own_layer(session: SparkSession, workers: int) -> str:
     """The weights of a network with a layer of one's own."""
     network = Network([Dense(8), Halved(), Dense(3)], input_shape=(FEATURES,))
     return digest(estimator(numWorkers=workers, maxIter=2).setNetwork(network).fit(frame(session)).weights)
+
+
+def fit_sequences(session: SparkSession, workers: int) -> dict[str, Any]:
+    """Weights, and how full batches were, of a fit to series of a long table, each step of which has a label."""
+    random = np.random.default_rng(7)
+    keys = np.repeat(np.arange(90), random.integers(1, 30, 90))
+    steps = pd.DataFrame({"key": keys, "at": np.arange(len(keys)), "value": random.normal(size=len(keys)).round(3)})
+    windows = SeriesWindows(keyCols="key", timeCol="at", valueCols="value")
+    series = windows.transform(session.createDataFrame(steps).repartition(5))
+    labelled = series.withColumn("label", F.transform("history", lambda step: (step[0] > 0).cast("double")))
+    network = Network([Lstm(6), Dense(2)], input_shape=(None, 1))
+    model = DeepClassifier(
+        network=network,
+        featuresCol="history",
+        optimizer="adam",
+        seed=3,
+        batchSize=30,
+        maxIter=2,
+        numWorkers=workers,
+        lengthBuckets=3,
+        truncated=8,
+    ).fit(labelled)
+    return {"weights": digest(model.weights), "fill": model.summary.fill, "programs": model.summary.programs}

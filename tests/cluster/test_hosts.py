@@ -35,6 +35,13 @@ def test_cross_validation_on_hosts_finds_what_it_finds_on_one_machine(driver: Dr
     assert there[1] > there[0]
 
 
+def test_series_of_any_length_train_on_hosts_as_on_one_machine(driver: Driver, laptop: Driver) -> None:
+    """A long table becomes rows, batches are by length, steps have labels, and back-propagation is truncated."""
+    there = driver.run("fit_sequences", seconds=240, workers=3)
+    assert there == laptop.run("fit_sequences", seconds=240, workers=3)
+    assert 0.5 < there["fill"] < 1
+
+
 def test_hosts_that_know_each_other_by_ipv6_train_together(hosts: list[Host], laptop: Driver) -> None:
     with Standalone([host.over_ipv6() for host in hosts[:3]]) as cluster, cluster.driver() as driver:
         there = driver.run("fit", numWorkers=2, maxIter=3, progress="on")
