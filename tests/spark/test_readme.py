@@ -37,6 +37,7 @@ PAGES = [
             "without-spark",
             "building-blocks",
             "tables",
+            "sequences",
             "text",
             "series",
         )
@@ -62,7 +63,8 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
                 block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
-    first, example, frame, tuned, long_run, evaluated, queried, own, alone, drawn, tabled, read, forecast = printed
+    first, example, frame, tuned, long_run, evaluated, queried, own, alone, *last = printed
+    drawn, tabled, stepped, read, forecast = last
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -78,10 +80,14 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert float(alone[0]) > 0.9 and "to be" in alone[1]
     assert namespace["scores"].shape == (256, 2)
     assert float(next(line for line in drawn if "total" in line).split()[-1]) > 0.9 and "facts" in drawn[2]
-    assert any("prediction_rent" in line for line in drawn) and drawn[-6].count("validation_loss") == 2
-    assert all(float(accuracy) > 0.9 for accuracy in drawn[-5:])
+    assert any("prediction_rent" in line for line in drawn) and drawn[-3].count("validation_loss") == 2
+    assert all(float(accuracy) > 0.9 for accuracy in drawn[-2:])
     assert float(tabled[0]) > 0.95 and float(tabled[-1]) > 0.9
     assert any("prediction_wide_shop" in line for line in tabled)
+    accuracies = [float(line) for line in stepped if re.fullmatch(r"[01]\.\d+", line)]
+    assert len(accuracies) == 4 and min(accuracies) > 0.85
+    assert float(stepped[1].split()[0]) > 0.5 and stepped[1].endswith(" 3")  # fill and programs
+    assert "to be" in stepped[-3] and stepped[-1] == "125 (6,)"
     assert any(line.startswith("1.0") for line in read) and read[-1] == "you won free cash"
     assert "[UNK]" in "".join(read)
     errors = next(line.split() for line in forecast if re.fullmatch(r"[\d.]+ [\d.]+", line))
