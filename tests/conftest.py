@@ -159,6 +159,7 @@ SLOW = (
     "tests/test_models.py::test_an_autoencoder",
     "tests/test_models.py::test_every_position",
     "tests/test_models.py::test_networks_of_tables_learn",
+    "tests/test_sequence_models.py::test_a_character_model_writes",
     "tests/test_sequence_models.py::test_the_loss_falls[both",
     "tests/test_sequence_models.py::test_the_loss_falls[lstm",
     "tests/test_sequence_models.py::test_the_loss_falls[text",

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 from sparkdl import Network, models, training
-from sparkdl.layers import Embedding, HashedEmbedding, LastStep, TimeMax
+from sparkdl.layers import (
+    Dropout,
+    Embedding,
+    GravesLstm,
+    Gru,
+    HashedEmbedding,
+    LastStep,
+    OneHot,
+    SimpleRnn,
+    TimeMax,
+    Vocabulary,
+)
 from sparkdl.layers.ragged import Ragged
 from sparkdl.weights import count_weights
 
@@ -41,12 +52,29 @@ COUNTED = {
         models.tcn((None,), 2, (6,), 2, embedding=Embedding(9, 6)),  # as wide as the vectors: nothing on the shortcut
         9 * 6 + 2 * (2 * 6 + 1) * 6 + 6 * 2 + 2,
     ),
+    # Of char-rnn's source: of the two products of a layer that of the inputs alone has a bias.
+    "char-rnn's default": (
+        models.char_rnn(65, (128, 128)),
+        4 * 128 * (65 + 128 + 1) + 4 * 128 * (128 + 128 + 1) + 65 * (128 + 1),
+    ),
+    "characters by peepholes": (
+        models.char_rnn(OneHot(9, unknown=True), (16,), GravesLstm, dropout=0.1),
+        LSTM + 3 * 16 + 10 * (16 + 1),
+    ),
+    "characters by a table used twice": (
+        models.char_rnn(Embedding(9, 10), (16, 10), Gru, tied=True),
+        9 * 10 + 3 * 16 * (10 + 16 + 2) + 3 * 10 * (16 + 10 + 2),
+    ),
 }
 
 
 @pytest.mark.parametrize(("network", "count"), COUNTED.values(), ids=COUNTED)
 def test_weights_are_as_many_as_counted_by_hand(network: Network, count: int) -> None:
     assert count_weights(jax.eval_shape(lambda: network.init(0))) == count
+
+
+def test_char_rnn_is_as_large_as_its_source_has_it() -> None:
+    assert COUNTED["char-rnn's default"][1] == 239_297
 
 
 def test_the_tcn_of_pixels_sees_all_of_an_image() -> None:
@@ -102,6 +130,48 @@ def test_the_loss_falls(network: Network) -> None:
     }
     history = training.fit(network, ([text.tolist() for text in texts], labels), **given).history
     assert history[-1].loss < 0.7 * history[0].loss
+
+
+@pytest.mark.parametrize(
+    "network",
+    [models.char_rnn(Vocabulary(list("abc ")), (12,), Gru), models.char_rnn(4, (12, 12), tied=True)],
+    ids=["one-hot", "tied"],
+)
+def test_a_character_model_writes_what_it_has_read(network: Network) -> None:
+    text = np.array([0, 1, 2, 3, 0, 2, 1, 3] * 20, "int32")  # what follows 0 and 3 depends on what was before
+    rows = [text[at : at + 40] for at in range(0, 112, 4)], [text[at + 1 : at + 41] for at in range(0, 112, 4)]
+    learned = training.fit(network, rows, optimizer="adam", step_size=0.03, batch_size=14, epochs=25, truncated=20)
+    assert learned.history[-1].metric > 0.9
+    written = network.generate(learned.weights, text[:9], steps=16, temperature=0)
+    np.testing.assert_array_equal(written, text[9:25])
+
+
+def test_an_unknown_character_is_scored_last_and_dropout_is_behind_each_layer() -> None:
+    read = Embedding(5, 3, unknown=True, name="letters")
+    network = models.char_rnn(read, (4, 3), SimpleRnn, dropout=0.2, tied=True)
+    assert network.output_shape() == (None, 6)
+    assert network.layers[0] is read or network.layers[0] == read
+    kinds = [type(layer) for layer in network.layers[1:-1]]
+    assert kinds == [SimpleRnn, Dropout, SimpleRnn, Dropout]
+    assert models.char_rnn(OneHot(5, unknown=True), (4,), tied=True).abstract_weights()["characters"][
+        "table"
+    ].shape == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"characters": "abc"}, "characters must be a number of characters, a Vocabulary of them.* received 'abc'"),
+        ({"characters": HashedEmbedding(9, 4)}, "characters must be .*, received HashedEmbedding"),
+        ({"characters": 9, "cell": "lstm"}, "cell must be a recurrent layer's class.* received 'lstm'"),
+        ({"characters": 9, "units": ()}, "units must hold the size of one recurrent layer or more"),
+        ({"characters": Embedding(9, 4), "tied": True}, "must be an Embedding of size 256, the last of the units"),
+    ],
+    ids=["text", "hashes", "no cell", "no units", "another size"],
+)
+def test_a_character_model_of_something_else_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        models.char_rnn(**given)
 
 
 def test_what_is_no_embedding_is_refused() -> None:

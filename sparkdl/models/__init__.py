@@ -4,6 +4,7 @@ from sparkdl.models.categories import dlrm as dlrm
 from sparkdl.models.categories import embedded as embedded
 from sparkdl.models.categories import two_tower as two_tower
 from sparkdl.models.categories import wide_and_deep as wide_and_deep
+from sparkdl.models.characters import char_rnn as char_rnn
 from sparkdl.models.feature_tokens import ft_transformer as ft_transformer
 from sparkdl.models.forecasting import forecaster as forecaster
 from sparkdl.models.mobile import mobilenet_v2 as mobilenet_v2
