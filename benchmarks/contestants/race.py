@@ -18,16 +18,22 @@ Defaults = tuple[int, int]  # with --quick, and without
 
 
 def race_options(
-    parser: argparse.ArgumentParser, contestants: Collection[str], steps: Defaults, learn: Defaults, lesson: str
+    parser: argparse.ArgumentParser,
+    contestants: Collection[str],
+    steps: Defaults,
+    learn: Defaults,
+    lesson: str,
+    rounds: Defaults = (2, 9),
+    data: str = "CIFAR-10's binary files",
 ) -> argparse.Namespace:
     """Add the options of a race of these contestants to the parser, and parse; `lesson` says what --learn counts."""
     numbers = {
         "steps": ("N", "steps of a turn", steps),
-        "rounds": ("N", "turns of each", (2, 9)),
+        "rounds": ("N", "turns of each", rounds),
         "learn": ("STEPS", lesson, learn),
     }
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of CIFAR-10's binary files")
+    parser.add_argument("--data", type=Path, metavar="DIR", help=f"folder of {data}")
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=(), metavar="NAMES", help="only these: a,b"
     )

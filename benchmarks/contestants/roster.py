@@ -75,13 +75,20 @@ def chosen(only: Collection[str], quick: bool, learns: bool) -> tuple[list[Conte
     return [one for one in found if one in TIMED], [one for one in found if one in LEARNERS]
 
 
-def _obstacle(contestant: Contestant, hurried: bool, learns: bool, ours_learns: bool) -> str:
-    """Why it cannot take part; "" if it can."""
+def lacking(contestant: Contestant) -> str:
+    """What it lacks on this machine to take part; "" if nothing."""
     cores = len(available_cores())
     if not find_spec(contestant.package):
         return f"{contestant.package} is not installed: pip install 'sparkdl-jax[benchmarks]'"
     if contestant.cores > cores:
         return f"of the {contestant.cores} cores that each takes, {cores} is available"
+    return ""
+
+
+def _obstacle(contestant: Contestant, hurried: bool, learns: bool, ours_learns: bool) -> str:
+    """Why it cannot take part; "" if it can."""
+    if reason := lacking(contestant):
+        return reason
     if contestant.settings.get("compiled"):
         if hurried:
             return "torch.compile takes longer than --quick"
