@@ -317,11 +317,8 @@ class Objective:
             row_weights, labels = step_weights(row_weights, labels), steps_of(labels)
         elif not self.several:
             return row_weights
-        if jnp.issubdtype(labels.dtype, jnp.integer):
-            known = labels != NO_CLASS
-        else:
-            known = ~jnp.isnan(labels).any(axis=tuple(range(1, labels.ndim)))
-        return jnp.where(known, row_weights, 0)
+        missing = labels == NO_CLASS if jnp.issubdtype(labels.dtype, jnp.integer) else jnp.isnan(labels)
+        return jnp.where(missing.any(axis=tuple(range(1, labels.ndim))), 0, row_weights)
 
 
 def _encoded(loss: Loss, labels: Any, shape: tuple[int, ...]) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from sparkdl import Graph, Network, training
-from sparkdl.layers import Concatenate, Dense, Tanh
+from sparkdl.layers import Concatenate, Dense, Reshape, Tanh
+from sparkdl.losses import EachPosition
 from sparkdl.training import Checkpoints, EarlyStopping
 from sparkdl.weights import named_arrays
 
@@ -138,6 +139,23 @@ def test_an_output_without_any_label_learns_nothing_and_harms_nothing() -> None:
 def unlabelled_of_kind() -> tuple[Any, ...]:
     """The rows for one output, of which those without a label weigh nothing."""
     return FEATURES, {"kind": np.nan_to_num(KIND)}, np.where(np.isnan(KIND), 0, WEIGHTS)
+
+
+def test_an_output_may_have_a_class_at_each_position() -> None:
+    kinds_of = Network([Dense(6), Reshape((2, 3))])
+    nodes = {"kinds": (kinds_of, "facts"), "price": (Dense(1), "facts")}
+    graph = Graph({"facts": (4,)}, nodes, ("kinds", "price"))
+    kinds = np.where((np.arange(ROWS) % 3 == 0)[:, None], np.nan, RANDOM.integers(0, 3, (ROWS, 2)))
+    data = ({"facts": FEATURES["facts"]}, {"kinds": kinds, "price": PRICE[:, 0]}, WEIGHTS)
+    loss = {"kinds": EachPosition(), "price": "squared_error"}
+    result = training.fit(graph, data, validation=data, **{**OPTIONS, "loss": loss, "step_size": 1e-12})
+    w = dict(named_arrays(result.weights))
+    scores = (FEATURES["facts"] @ w["kinds/dense_0/kernel"] + w["kinds/dense_0/bias"]).reshape(ROWS, 2, 3)
+    logs, has = scores - np.log(np.exp(scores).sum(axis=2, keepdims=True)), ~np.isnan(kinds).any(axis=1)
+    losses = -np.take_along_axis(logs[has], kinds[has].astype(int)[..., None], 2).mean(axis=(1, 2))
+    found = (result.history[-1].outputs or {})["kinds"]
+    assert found["loss"] == pytest.approx(np.average(losses, weights=WEIGHTS[has]), abs=1e-9)
+    assert found["validation_loss"] == pytest.approx(found["loss"], abs=1e-9)
 
 
 def test_early_stopping_watches_an_output() -> None:
