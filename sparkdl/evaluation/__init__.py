@@ -10,6 +10,9 @@ from sparkdl.evaluation.curves import Curve as Curve
 from sparkdl.evaluation.multilabel import LabelScores as LabelScores
 from sparkdl.evaluation.multilabel import MultilabelEvaluation as MultilabelEvaluation
 from sparkdl.evaluation.multilabel import MultilabelMeasures as MultilabelMeasures
+from sparkdl.evaluation.quantiles import QuantileErrors as QuantileErrors
+from sparkdl.evaluation.quantiles import QuantileEvaluation as QuantileEvaluation
+from sparkdl.evaluation.quantiles import QuantileMeasures as QuantileMeasures
 from sparkdl.evaluation.regression import OutputErrors as OutputErrors
 from sparkdl.evaluation.regression import RegressionEvaluation as RegressionEvaluation
 from sparkdl.evaluation.regression import RegressionMeasures as RegressionMeasures

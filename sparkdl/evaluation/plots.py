@@ -60,6 +60,18 @@ def regression_figure(frame: pd.DataFrame) -> Figure:
     return panels[0].get_figure(root=True)  # type: ignore[return-value]
 
 
+def quantile_figure(frame: pd.DataFrame, quantiles: Sequence[float]) -> Figure:
+    """Pinball loss, and coverage beside what it should be, by position, of which each is a row of
+    `QuantileEvaluation.to_pandas`."""
+    panels = _panels(2)
+    for panel, name, title in ((panels[0], "pinball", "Pinball loss"), (panels[1], "coverage", "Labels at or below")):
+        _draw_bars(panel, {f"{quantile:g}": frame[f"{name}_{quantile:g}"].to_numpy() for quantile in quantiles})
+        panel.set(title=title, xlabel="position")
+    for quantile in quantiles:
+        panels[1].axhline(quantile, color="gray", linestyle=":")
+    return panels[0].get_figure(root=True)  # type: ignore[return-value]
+
+
 def _panels(count: int) -> list[Axes]:
     figure = Picture(figsize=(4.5 * count, 4.2), layout="constrained")
     return list(figure.subplots(1, count, squeeze=False)[0])

@@ -13,6 +13,11 @@ from sparkdl.losses.categorical import SoftmaxCrossEntropy
 from sparkdl.losses.loss import Loss
 
 
+def of_one_position(loss: Loss) -> Loss:
+    """What a loss asks of a position: that of which it is the mean, or itself if it knows no positions."""
+    return loss._of_one if isinstance(loss, EachPosition) else loss
+
+
 @dataclass(frozen=True)
 class EachPosition(Loss):
     """The mean, over the positions of a row, of another loss, as for segmentation.

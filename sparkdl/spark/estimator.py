@@ -120,11 +120,12 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
 
         Returns
         -------
-        ClassificationEvaluation, MultilabelEvaluation or RegressionEvaluation
+        ClassificationEvaluation, MultilabelEvaluation, RegressionEvaluation or QuantileEvaluation
             The first for a loss that takes classes and labels that are classes, the second for one of several
-            independent outputs and labels of as many 0 and 1, the third for other losses. Its `loss` is the mean by
-            weight of the model's loss, without regularization. Of a network with several outputs a dict of these by
-            output, each over the rows that have its label.
+            independent outputs and labels of as many 0 and 1, the last for `Quantile`, the third for other losses. Its
+            `loss` is the mean by weight of the model's loss, without regularization. Of `EachPosition` of a loss of
+            classes each position counts as a row; of another each has its own measures, and their mean. Of a network
+            with several outputs a dict of these by output, each over the rows that have its label.
 
         Raises
         ------

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame
 
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.ragged import step_shape
-from sparkdl.losses import EachPosition, Loss, SoftmaxLoss
+from sparkdl.losses import Loss, Quantile, SoftmaxLoss
+from sparkdl.losses.positions import of_one_position
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
@@ -20,7 +21,7 @@ from sparkdl.spark.tasks.forward import Scoring
 from sparkdl.spark.tasks.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
 
 MERGED_BY_DRIVER = 16  # parts; more are first merged by tasks, so that the driver's memory does not grow with them
-OPTIONS = {"classes": ["top_k", "bins", "exact_rows"], "labels": ["bins", "exact_rows"], "numbers": []}
+OPTIONS = {"classes": ["top_k", "bins", "exact_rows"], "labels": ["bins", "exact_rows"], "numbers": [], "quantiles": []}
 
 
 def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) -> Evaluation | dict[str, Evaluation]:
@@ -37,11 +38,7 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
     chosen, kinds = dict(inputs.columns), {}
     for name, part in objective.label_parts(labels, network).items():
         chosen[f"labels/{name}"], is_list = columns.labels(dataset, part)
-        if isinstance(objective.losses[name], EachPosition):
-            raise ValueError(
-                "evaluate has no measures of positions, as of the loss EachPosition; score_rows gives the loss of rows."
-            )
-        kinds[name] = _kind(objective.losses[name], step_shape(shapes[name])[0], is_list)
+        kinds[name] = _kind(objective.losses[name], step_shape(shapes[name]), is_list)
     weight = model.getWeightCol() if model.isDefined(model.weightCol) else ""
     if weight:
         chosen["weight"] = columns.numbers(dataset, weight, "weightCol")
@@ -96,7 +93,24 @@ def _parts(rows: DataFrame, plan: EvaluationPlan) -> DataFrame:
     return parts
 
 
-def _kind(loss: Loss, outputs: int, label_list: bool) -> str:
-    if not loss.takes_classes:
-        return "numbers"
-    return "labels" if label_list and outputs > 1 and not isinstance(loss, SoftmaxLoss) else "classes"
+def _kind(loss: Loss, shape: tuple[int, ...], label_list: bool) -> str:
+    """Of rows, or steps, of that shape; see `EvaluationPlan`.
+
+    Raises
+    ------
+    ValueError
+        The labels are neither classes nor a number for each output, as where a loss compares two outputs.
+    """
+    of_one, outputs = of_one_position(loss), shape[-1]
+    if isinstance(of_one, Quantile):
+        return "quantiles"
+    if of_one.takes_classes:
+        independent = outputs > 1 and not isinstance(loss, SoftmaxLoss)
+        return "labels" if label_list and independent and loss is of_one else "classes"
+    labels = loss.labels_a_row(shape)
+    if labels != math.prod(shape):
+        raise ValueError(
+            f"evaluate has no measures of {type(of_one).__name__}, whose rows have {math.prod(shape)} outputs and "
+            f"{labels} labels; score_rows gives the loss of rows, and summary.history the metric of the fit."
+        )
+    return "numbers"

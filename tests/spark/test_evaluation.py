@@ -12,9 +12,16 @@ from sklearn import metrics
 from spark_cases import FEATURES, LABELS, NETWORK, Array, a_model, arrays, softmax
 
 from sparkdl import DeepModel, DeepRegressionModel, Network
-from sparkdl.evaluation import ClassificationEvaluation, MultilabelEvaluation, RegressionEvaluation
-from sparkdl.layers import Dense, Rescale
+from sparkdl.evaluation import (
+    ClassificationEvaluation,
+    MultilabelEvaluation,
+    QuantileEvaluation,
+    RegressionEvaluation,
+)
+from sparkdl.layers import Dense, EachStep, Rescale, Reshape
+from sparkdl.losses import EachPosition, Quantile, Triplet
 from sparkdl.spark import evaluation
+from sparkdl.spark.tasks import measuring
 
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))
 IDS = np.arange(len(LABELS))
@@ -167,6 +174,119 @@ def test_numbers_are_measured_by_output(weighed: DataFrame, kind: Any) -> None:
     distance = np.abs(linear(model) - truth)
     huber = np.where(distance < 1, distance**2 / 2, distance - 0.5).sum(axis=1)
     assert found.loss == pytest.approx(WEIGHTS @ huber / WEIGHTS.sum(), rel=1e-5)
+
+
+POSITIONS = Network([Rescale(1 / 255), Dense(6), Reshape((2, 3))], input_shape=(4,))
+CLASSES = (IDS[:, None] + np.arange(2)) % 3
+NUMBERS = IDS[:, None] / 24 - np.arange(6)
+
+
+@pytest.fixture(scope="module")
+def positions(weighed: DataFrame) -> DataFrame:
+    """Rows with a class for each of two positions, three numbers for each, and a number for each."""
+    columns = {
+        "classes": "transform(array(0, 1), i -> (id + i) % 3)",
+        "signs": "transform(array(0, 1), i -> (id + i) % 3 div 2)",
+        "six": "transform(array(0, 1, 2, 3, 4, 5), i -> id / 24 - i)",
+        "two": "transform(array(0, 1), i -> id / 24 - i)",
+    }
+    return weighed.withColumns({name: F.expr(text) for name, text in columns.items()}).cache()
+
+
+@pytest.mark.parametrize("at_a_time", [1, measuring.POSITIONS])
+def test_classes_of_positions_are_measured_over_all_of_them(
+    positions: DataFrame, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = a_model(DeepModel, POSITIONS, loss=EachPosition(), labelCol="classes", **WEIGHED)
+    outputs, truth, weights = linear(model).reshape(-1, 3), CLASSES.reshape(-1), np.repeat(WEIGHTS, 2)
+    if at_a_time == 1:  # as a task does it, which no patch reaches
+        monkeypatch.setattr(measuring, "POSITIONS", at_a_time)
+        one = measuring.ClassificationMeasures(3)
+        found = {"outputs": linear(model), "predictions": softmax(outputs).reshape(24, 6), "losses": np.ones(24)}
+        measuring._add_positions(one, model._decide(), found, CLASSES, WEIGHTS, (2, 3))
+        measured = one.result()
+        assert measured.loss == 1
+    else:
+        measured = model.evaluate(positions.repartition(3))
+        own = -np.log(softmax(outputs))[np.arange(48), truth]
+        assert measured.loss == pytest.approx(np.average(own, weights=weights), rel=1e-5)
+    assert isinstance(measured, ClassificationEvaluation)
+    assert (measured.rows, measured.weight) == (36, weights.sum())
+    predicted = outputs.argmax(axis=1)
+    near(measured.accuracy, metrics.accuracy_score(truth, predicted, sample_weight=weights))
+    near(measured.confusion, metrics.confusion_matrix(truth, predicted, sample_weight=weights))
+    near(
+        [curve.roc_area for curve in measured.curves],
+        [metrics.roc_auc_score(truth == at, softmax(outputs)[:, at], sample_weight=weights) for at in range(3)],
+    )
+
+
+def test_one_output_a_position_tells_two_classes(positions: DataFrame) -> None:
+    network = Network([Rescale(1 / 255), Dense(2), Reshape((2, 1))], input_shape=(4,))
+    model = a_model(DeepModel, network, loss=EachPosition("sigmoid_cross_entropy"), labelCol="signs", **WEIGHED)
+    measured, weights = model.evaluate(positions), np.repeat(WEIGHTS, 2)
+    scores, truth = linear(model).reshape(-1), CLASSES.reshape(-1) // 2
+    near(measured.accuracy, metrics.accuracy_score(truth, scores > 0, sample_weight=weights))
+    near(measured.curves[0].roc_area, metrics.roc_auc_score(truth, scores, sample_weight=weights))
+
+
+def test_numbers_of_positions_are_measured_by_position(positions: DataFrame) -> None:
+    model = a_model(DeepModel, POSITIONS, loss=EachPosition("squared_error"), labelCol="six", **WEIGHED)
+    measured, outputs = model.evaluate(positions), linear(model)
+    assert isinstance(measured, RegressionEvaluation) and measured.rows == 18
+    given: dict[str, Any] = {"sample_weight": WEIGHTS, "multioutput": "raw_values"}
+    expected = metrics.mean_absolute_error(NUMBERS, outputs, **given)
+    np.testing.assert_allclose([own.mae for own in measured.per_output], expected, rtol=1e-5)
+    assert measured.average.mae == pytest.approx(expected.mean(), rel=1e-5)
+    own = ((outputs - NUMBERS) ** 2).sum(axis=1) / 2
+    assert measured.loss == pytest.approx(np.average(own, weights=WEIGHTS), rel=1e-5)
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_quantiles_are_measured_by_position(positions: DataFrame, each: bool) -> None:
+    quantiles = Quantile((0.1, 0.5, 0.9))
+    network, loss, label = (POSITIONS, EachPosition(quantiles), "two") if each else (THREE, quantiles, "label")
+    model = a_model(DeepModel, network, loss=loss, labelCol=label, **WEIGHED)
+    measured = model.evaluate(positions)
+    assert isinstance(measured, QuantileEvaluation) and measured.rows == 18
+    outputs = linear(model).reshape(24, -1, 3)
+    truth = NUMBERS[:, :2] if each else LABELS[:, None]
+    assert len(measured.per_position) == outputs.shape[1]
+    for at, row in enumerate(measured.per_position):
+        for place, (own, alpha) in enumerate(zip(row, quantiles.quantiles, strict=True)):
+            pair = truth[:, at], outputs[:, at, place]
+            expected = metrics.mean_pinball_loss(*pair, sample_weight=WEIGHTS, alpha=alpha)
+            assert own.pinball == pytest.approx(expected, rel=1e-5)
+    assert measured.loss == pytest.approx(3 * measured.pinball, rel=1e-5)
+
+
+def test_positions_of_labelled_steps_are_measured_without_those_that_lack_a_label(spark: SparkSession) -> None:
+    """A step has two positions; a row weighs for all positions of all its steps."""
+    steps = [[[1.0, 2.0], [0.5, -1.0]], [[-2.0, 0.3]], []]
+    labels: list[Any] = [[[0, 2], None], [[1, 1]], []]
+    rows = spark.createDataFrame(
+        list(zip(steps, labels, [2.0, 3.0, 1.0], strict=True)),
+        "features array<array<double>>, label array<array<int>>, weight double",
+    )
+    network = Network([EachStep([Dense(6), Reshape((2, 3))], name="each")], input_shape=(None, 2))
+    model = a_model(DeepModel, network, loss=EachPosition(), computeDtype="float64", **WEIGHED)
+    measured, weights = model.evaluate(rows), arrays(model)
+    (kernel,), (bias,) = ([own for path, own in weights.items() if path.endswith(end)] for end in ("kernel", "bias"))
+    outputs = (np.array([steps[0][0], steps[1][0]]) @ kernel + bias).reshape(4, 3)
+    truth, counted = np.array([0, 2, 1, 1]), np.array([2.0, 2.0, 3.0, 3.0])
+    assert (measured.rows, measured.weight) == (4, 10)
+    near(measured.accuracy, metrics.accuracy_score(truth, outputs.argmax(axis=1), sample_weight=counted))
+    losses = -np.log(softmax(outputs))[range(4), truth]
+    assert measured.loss == pytest.approx(np.average(losses, weights=counted), rel=1e-10)
+
+
+def test_a_loss_that_compares_two_outputs_has_no_measures(positions: DataFrame) -> None:
+    two = Network([Dense(2)], input_shape=(4,))
+    with pytest.raises(ValueError, match="^evaluate has no measures of Triplet, .* 2 outputs and 1 labels; score_rows"):
+        a_model(DeepModel, two, loss=Triplet()).evaluate(positions)
+    pairs = Network([Dense(4), Reshape((2, 2))], input_shape=(4,))
+    with pytest.raises(ValueError, match="^evaluate has no measures of Triplet, .* 4 outputs and 2 labels; score_rows"):
+        a_model(DeepModel, pairs, loss=EachPosition(Triplet()), labelCol="two").evaluate(positions)
 
 
 def test_predictions_of_rates_are_measured_on_the_labels_scale(weighed: DataFrame) -> None:

@@ -33,6 +33,8 @@ def test_quantiles_hold_as_many_labels_as_they_say(spark: SparkSession) -> None:
     quantiles = np.array([0.1, 0.5, 0.9])
     expected = np.maximum(quantiles * apart, (quantiles - 1) * apart).sum(axis=1)
     np.testing.assert_allclose(scored["loss"], expected, rtol=1e-5, atol=1e-6)
+    coverage = [each.coverage for each in model.evaluate(rows).average]
+    np.testing.assert_allclose(coverage, (apart <= 0).mean(axis=0), rtol=1e-12)
 
 
 def test_every_pixel_has_a_class(spark: SparkSession) -> None:
@@ -63,8 +65,9 @@ def test_every_pixel_has_a_class(spark: SparkSession) -> None:
     expected = -np.take_along_axis(logarithms, truth[..., None], axis=2)[..., 0].mean(axis=1)
     losses = model.score_rows(rows).toPandas()["loss"]
     np.testing.assert_allclose(losses, expected, rtol=1e-4, atol=1e-6)
-    with pytest.raises(ValueError, match="evaluate has no measures of positions"):
-        model.evaluate(rows)
+    measured = model.evaluate(rows)
+    assert (measured.rows, measured.loss) == (96 * 16, pytest.approx(expected.mean(), rel=1e-4))
+    assert measured.accuracy == pytest.approx((outputs.argmax(axis=2) == truth).mean(), rel=1e-12)
 
 
 def test_two_towers_choose_among_the_rows_of_all_workers(spark: SparkSession) -> None:

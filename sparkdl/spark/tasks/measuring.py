@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,10 +21,13 @@ from sparkdl.evaluation import (
     ClassificationMeasures,
     EvaluationOptions,
     MultilabelMeasures,
+    QuantileMeasures,
     RegressionMeasures,
 )
 from sparkdl.evaluation.base import require_finite
 from sparkdl.layers.ragged import step_shape
+from sparkdl.losses import Loss, Quantile
+from sparkdl.losses.positions import of_one_position
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.spark.tasks.collector import spare_modules
@@ -33,7 +37,13 @@ from sparkdl.spark.tasks.inference import PART_BYTES
 from sparkdl.spark.tasks.row_bytes import REMEDY, feature_columns
 
 PART_SCHEMA = "output string, state binary, failure string"
-KINDS = {"classes": "exclusive classes", "labels": "several labels a row", "numbers": "numbers"}
+KINDS = {
+    "classes": "exclusive classes",
+    "labels": "several labels a row",
+    "numbers": "numbers",
+    "quantiles": "quantiles",
+}
+POSITIONS = 1 << 20  # numbers of positions that are measured at a time
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,8 @@ class EvaluationPlan:
     Attributes
     ----------
     kinds : dict of str
-        By output, what is predicted: "classes", "labels" (any number of them a row) or "numbers".
+        By output, what is predicted: "classes", "labels" (any number of them a row), "numbers" or "quantiles" of
+        numbers.
     scoring : Scoring
     weights : callable
         Gives the weights' bytes.
@@ -67,16 +78,18 @@ def measures_of(plan: EvaluationPlan, network: BaseNetwork, objective: Objective
     """By output an accumulator without any rows; ValueError for options out of range."""
     shapes = network.output_shapes
     return {
-        name: _measures(
-            kind, step_shape(shapes[name])[0], objective.losses[name].gives_probabilities, plan.options[name]
-        )
+        name: _measures(kind, step_shape(shapes[name]), of_one_position(objective.losses[name]), plan.options[name])
         for name, kind in plan.kinds.items()
     }
 
 
-def _measures(kind: str, outputs: int, probabilistic: bool, options: EvaluationOptions) -> Any:
+def _measures(kind: str, shape: tuple[int, ...], loss: Loss, options: EvaluationOptions) -> Any:
+    """Of rows, or steps, of that shape, whose last axis has the outputs; the loss is that of a position."""
+    if isinstance(loss, Quantile):
+        return QuantileMeasures(loss.quantiles, math.prod(shape[:-1]))
     if kind == "numbers":
-        return RegressionMeasures(outputs)
+        return RegressionMeasures(math.prod(shape))
+    outputs, probabilistic = shape[-1], loss.gives_probabilities
     if kind == "labels":
         return MultilabelMeasures(outputs, probabilistic=probabilistic, **options)  # type: ignore[misc]
     return ClassificationMeasures(max(2, outputs), probabilistic=probabilistic, **options)
@@ -172,7 +185,31 @@ def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) 
                 kind: numbers_of(getattr(found, kind)[name])[known] for kind in ("outputs", "predictions", "losses")
             }
             chosen = None if own_weights is None else own_weights[known]
-            _add_output(own, plan.kinds[name], plan.decide, parts, numbers_of(labels[name])[known], chosen)
+            each = numbers_of(labels[name])[known]
+            shape, kind = step_shape(network.output_shapes[name]), plan.kinds[name]
+            if kind == "classes" and len(shape) > 1:
+                _add_positions(own, plan.decide, parts, each, chosen, shape)
+            else:
+                _add_output(own, kind, plan.decide, parts, each, chosen)
+
+
+def _add_positions(
+    measures: Any,
+    decide: Callable[[Array, Array], Array],
+    found: dict[str, Array],
+    labels: Array,
+    weights: Array | None,
+    shape: tuple[int, ...],
+) -> None:
+    """Add every position of the rows as a row that weighs what its row does; some rows at a time, as they are many."""
+    positions, size = math.prod(shape[:-1]), max(1, POSITIONS // math.prod(shape))
+    for first in range(0, len(labels), size):
+        rows = slice(first, first + size)
+        parts: dict[str, Array] = {"losses": np.repeat(found["losses"][rows], positions)}
+        parts |= {kind: found[kind][rows].reshape(-1, shape[-1]) for kind in ("outputs", "predictions")}
+        each = labels[rows].reshape(-1, *labels.shape[2:])
+        own = None if weights is None else np.repeat(weights[rows], positions)
+        _add_output(measures, "classes", decide, parts, each, own)
 
 
 def _add_output(
@@ -186,8 +223,8 @@ def _add_output(
     """Add the rows that have an output's label; `found` are its outputs, predictions and losses."""
     outputs, predictions, losses = found["outputs"], found["predictions"], found["losses"]
     require_finite(outputs)
-    if kind == "numbers":
-        measures.add(predictions, labels, weights, losses=losses)
+    if kind in ("numbers", "quantiles"):
+        measures.add(predictions, labels.reshape(len(labels), -1), weights, losses=losses)
     elif kind == "labels":
         measures.add(predictions if measures.probabilistic else outputs, _presence(labels), weights, losses=losses)
     else:
