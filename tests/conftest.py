@@ -144,6 +144,7 @@ SLOW = (
     "tests/spark/test_spark_docs.py",
     "tests/spark/test_tabular.py",
     "tests/spark/test_tokenizer.py::test_a_stream",
+    "tests/spark/test_tokenizer.py::test_functions_of_sql",
     "tests/spark/test_tokenizer.py::test_it_comes_back",
     "tests/spark/test_transfer_learning.py::test_activations_of",
     "tests/spark/test_transfer_learning.py::test_the_loss_of_each_row",

@@ -1,4 +1,4 @@
-"""Models as SQL functions: `SELECT classify(image) FROM photos`."""
+"""Models as SQL functions: `SELECT classify(image) FROM photos`; tokenizers, too."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from sparkdl.spark.pipelines import scoring_stage
 from sparkdl.spark.scoring import RowScoring, result_type
 from sparkdl.spark.tasks.heads import Head
 from sparkdl.spark.tasks.inference import Batch, results
+from sparkdl.spark.tasks.tokenizing import check_argument
+from sparkdl.spark.text.detokenizer import Detokenizer
+from sparkdl.spark.text.held_tokenizer import HoldsTokenizer
 
 OUTPUTS = ("rawPrediction", "probability", "prediction")  # each a Param of that name and "Col"
 
 
 def register_function(
-    spark: SparkSession, name: str, model: RowScoring | Model, output: str = "prediction"
+    spark: SparkSession, name: str, model: RowScoring | HoldsTokenizer | Model, output: str | None = None
 ) -> Callable[..., Column]:
-    """Make a model a function of SQL, for as long as the session lives.
+    """Make a model, or a tokenizer, a function of SQL, for as long as the session lives.
 
     Parameters
     ----------
@@ -31,11 +34,12 @@ def register_function(
         The function's name in SQL. A function that has it already is replaced, unless it is Spark's own.
     model : DeepModel, PipelineModel, CrossValidatorModel or TrainValidationSplitModel
         Such as a DeepClassificationModel. Of a pipeline, its last stage is taken; where a VectorAssembler makes what
-        that reads, the function takes the assembler's columns. Of a tuned model, the best is taken.
-    output : str, default "prediction"
-        What the function gives: the model's "prediction" (double; an array for several outputs) or, of a classifier,
-        its "probability" or "rawPrediction" (arrays, as SQL knows no Vectors), whatever columns they are named for. Of
-        a network with several outputs "prediction_NAME" or "probability_NAME".
+        that reads, the function takes the assembler's columns. Of a tuned model, the best is taken. A TokenizerModel
+        makes a function from a string to its ids, array<int>, and a Detokenizer one back.
+    output : str, optional
+        What a model's function gives: its "prediction", as it does unless told otherwise (double; an array for several
+        outputs), or, of a classifier, its "probability" or "rawPrediction" (arrays, as SQL knows no Vectors), whatever
+        columns they are named for. Of a network with several outputs "prediction_NAME" or "probability_NAME".
 
     Returns
     -------
@@ -45,7 +49,8 @@ def register_function(
     Raises
     ------
     ValueError
-        The model has no such output, its `handleInvalid` is skip, or another stage of the pipeline makes what it reads.
+        The model has no such output, its `handleInvalid` is skip, or another stage of the pipeline makes what it reads;
+        or `output` is given for a tokenizer.
 
     Notes
     -----
@@ -67,6 +72,14 @@ def register_function(
     >>> spark.sql("SELECT classify(array(0.0)), classify(array(1.0))").first()[:]
     (0.0, 1.0)
     """
+    if isinstance(model, HoldsTokenizer):
+        if output is not None:
+            raise ValueError(
+                f"output goes with models of networks, but a {type(model).__name__} has one result, received "
+                f"{output!r}; leave it out."
+            )
+        return _of_tokenizer(spark, name, model)
+    output = "prediction" if output is None else output
     model = scoring_stage(model)
     if model.getHandleInvalid() == "skip":
         raise ValueError(
@@ -85,6 +98,18 @@ def register_function(
         return results(map(checked, batches), scoring, weights, {output: head})
 
     return spark.udf.register(name, arrow_udf(predict, result_type(scoring, head.is_list, head.output)))
+
+
+def _of_tokenizer(spark: SparkSession, name: str, stage: HoldsTokenizer) -> Callable[..., Column]:
+    """The function of a TokenizerModel or a Detokenizer."""
+    (work, kind), lists = stage._work(spark), isinstance(stage, Detokenizer)
+    column = stage.getInputCol() if stage.isDefined(stage.inputCol) else "ids" if lists else "text"
+    call = f"{name}({column})"
+
+    def checked(batches: Iterator[Batch]) -> Iterator[pa.Array]:
+        return work(check_argument(batch, call, lists) for batch in batches)
+
+    return spark.udf.register(name, arrow_udf(checked, kind))
 
 
 def _head(model: RowScoring, output: str) -> Head:

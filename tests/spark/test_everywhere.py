@@ -214,10 +214,13 @@ def tokens_of(rows: DataFrame, folder: Path) -> dict[str, Any]:
     query = sink.option("checkpointLocation", str(folder / "texts stream")).trigger(availableNow=True).start()
     assert query.awaitTermination(STREAM_SECONDS)
     tokens = rows.sparkSession.table("tokenized").orderBy("id").select("tokens")
+    register_function(rows.sparkSession, "encode_text", model)
+    called = texts.orderBy("id").selectExpr("encode_text(text) AS tokens")
     return {
         "json": model.tokenizerJson,
         "back": [[row.tokens, row.back] for row in back.collect()],
         "stream": [row.tokens for row in tokens.collect()],
+        "function": [row.tokens for row in called.collect()],
     }
 
 
@@ -354,7 +357,7 @@ def test_functions_and_streams_give_what_transform_gives(told: dict[str, Any], k
     assert told[kind]["stream"] == expected
     assert told[kind]["graph function"] == [row[0] for row in told[kind]["graph"]]
     tokens = told[kind]["tokens"]
-    assert tokens["stream"] == [row[0] for row in tokens["back"]]
+    assert tokens["stream"] == tokens["function"] == [row[0] for row in tokens["back"]]
     assert [row[1] for row in tokens["back"]].count(None) == 1 and "row 5 holds" in str(tokens["back"])
 
 

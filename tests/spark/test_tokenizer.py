@@ -11,11 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType
 
+from sparkdl import DeepModel, Network, register_function
+from sparkdl.layers import Dense, EmbeddingBag
 from sparkdl.spark.saving.persistence import _params_digest
 from sparkdl.spark.tasks import tokenizing
 from sparkdl.subwords.recipe import KINDS, Recipe
@@ -128,6 +131,56 @@ def test_the_way_back(models: dict[str, TokenizerModel], texts: DataFrame, kind:
         assert back[:3] == TEXTS[:3]
         assert back[4].startswith("日本語のテキスト") == (kind == "unigram")  # a WordPiece a sign, with spaces between
     assert [model.decode(ids) for ids in column(model.transform(texts)) if ids] == [text for text in back if text]
+
+
+def test_functions_of_sql_give_what_transform_gives(
+    spark: SparkSession, models: dict[str, TokenizerModel], texts: DataFrame
+) -> None:
+    model = models["bpe"].copy().setMaxLength(20)
+    texts.createOrReplaceTempView("texts")
+    encode = register_function(spark, "encode_text", model)
+    decode = register_function(spark, "decode_ids", model.detokenizer())
+    expected = column(model.transform(texts))
+    found = spark.sql("SELECT id, encode_text(text) AS tokens FROM texts")
+    assert found.schema["tokens"].dataType == ArrayType(IntegerType(), False)
+    assert column(found) == expected and max(map(len, filter(None, expected))) == 20
+    assert column(texts.select("id", encode("text").alias("tokens"))) == expected
+    back = column(model.detokenizer(outputCol="back").transform(model.transform(texts)), "back")
+    both = spark.sql("SELECT id, decode_ids(encode_text(text)) AS back FROM texts")
+    assert column(both, "back") == back
+    assert column(found.select("id", decode(F.col("tokens").cast("array<bigint>")).alias("back")), "back") == back
+    row = spark.sql("SELECT encode_text(NULL), decode_ids(NULL), decode_ids(array()), encode_text('')").first()
+    assert row is not None and row[:] == (None, None, "", [])
+    # A network reads what a tokenizer makes, in one query.
+    size = model.vocabularySize
+    network = Network([EmbeddingBag(size, 2), Dense(1)], input_shape=(None,))
+    sums = DeepModel(network.init(0)).setParams(network=network, loss="squared_error", featuresCol="tokens")
+    register_function(spark, "sums", sums)
+    some = "text IS NOT NULL AND text != ''"
+    scored = column(sums.transform(model.transform(texts.where(some))), "prediction")
+    assert column(spark.sql(f"SELECT id, sums(encode_text(text)) AS y FROM texts WHERE {some}"), "y") == scored
+
+
+def test_functions_of_sql_say_what_they_take(spark: SparkSession, models: dict[str, TokenizerModel]) -> None:
+    model = models["bpe"]
+    register_function(spark, "encode_strictly", model)
+    register_function(spark, "decode_strictly", Detokenizer(model.tokenizerJson))
+    for call, message in (
+        ("encode_strictly('a', 'b')", r"Call it as encode_strictly\(text\), received 2 arguments."),
+        ("encode_strictly(5)", r"Call it as encode_strictly\(text\) of a string, received int32; cast it."),
+        ("encode_strictly(X'00')", "of a string, received binary; cast it."),
+        ("decode_strictly('a')", r"Call it as decode_strictly\(ids\) of an array of whole numbers, received string; "),
+        ("decode_strictly(array(0.5D))", "of an array of whole numbers, received list<.*double"),
+        ("decode_strictly(array(-1))", "Ids must be of tokens of the vocabulary, .* received -1"),
+    ):
+        with pytest.raises(PythonException, match=message):
+            spark.sql(f"SELECT {call}").collect()
+    with pytest.raises(ValueError, match="^output goes with models of networks, but a TokenizerModel has one result, "):
+        register_function(spark, "refused", model, output="prediction")
+    with pytest.raises(ValueError, match="padToken must be a token of the vocabulary, received 'absent'"):
+        register_function(spark, "refused", model.copy().setMaxLength(3).setPadToken("absent"))
+    with pytest.raises(ValueError, match="received PipelineModel that ends in TokenizerModel; pass the stage"):
+        register_function(spark, "refused", PipelineModel([model]))
 
 
 def test_ids_of_no_token_are_refused(spark: SparkSession, models: dict[str, TokenizerModel]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sparkdl.decoding.arrow_types import is_list
 from sparkdl.subwords.reading import read_tokenizer
 from sparkdl.subwords.recipe import Recipe
 
@@ -69,6 +70,27 @@ def decoded(batches: Iterator[Batch], tokenizer: Callable[[], bytes], skip_speci
         yield pa.array(
             [None if ids is None else text_of(own, ids, skip_special) for ids in rows.to_pylist()], pa.string()
         )
+
+
+def check_argument(batch: Batch, call: str, lists: bool) -> Batch:
+    """The batch, if SQL called a function with what it takes, texts or lists of ids.
+
+    Raises
+    ------
+    ValueError
+        There is another number of arguments, or it is of another type; `call` is how it is meant.
+    """
+    if len(batch) != 1:
+        raise ValueError(f"Call it as {call}, received {len(batch)} arguments.")
+    kind = batch[0].type
+    fits = is_list(kind) if lists else pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if lists and fits:
+        kind = kind.value_type
+        fits = pa.types.is_integer(kind) or pa.types.is_null(kind)
+    if not fits and not pa.types.is_null(kind):
+        must = "an array of whole numbers" if lists else "a string"
+        raise ValueError(f"Call it as {call} of {must}, received {batch[0].type}; cast it.")
+    return batch
 
 
 def ids_of(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:

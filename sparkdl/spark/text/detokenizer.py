@@ -8,13 +8,13 @@ from typing import Self
 import pyarrow as pa
 from pyspark.ml import Transformer
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StringType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StringType
 
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.tasks.tokenizing import Batch, decoded
-from sparkdl.spark.text.held_tokenizer import HoldsTokenizer
+from sparkdl.spark.text.held_tokenizer import HoldsTokenizer, Work
 
 
 class Detokenizer(HoldsTokenizer, Transformer):
@@ -48,10 +48,13 @@ class Detokenizer(HoldsTokenizer, Transformer):
         columns.check_frame(dataset, "transform")
         ids = columns.token_ids(dataset, self.getInputCol(), "inputCol")
         columns.check_outputs(dataset, [self.getOutputCol()])
-        tokenizer, skipped = self._sent(dataset.sparkSession, dataset.isStreaming), self.getSkipSpecialTokens()
+        texts = arrow_udf(*self._work(dataset.sparkSession, dataset.isStreaming)).asNondeterministic()(ids)
+        return columns.in_rows(dataset).withColumn(self.getOutputCol(), texts)
+
+    def _work(self, session: SparkSession, stream: bool = False) -> tuple[Work, DataType]:
+        tokenizer, skipped = self._sent(session, stream), self.getSkipSpecialTokens()
 
         def decode(batches: Iterator[Batch]) -> Iterator[pa.Array]:
             return decoded(batches, tokenizer, skipped)
 
-        texts = arrow_udf(decode, StringType()).asNondeterministic()(ids)
-        return columns.in_rows(dataset).withColumn(self.getOutputCol(), texts)
+        return decode, StringType()

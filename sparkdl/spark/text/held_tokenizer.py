@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType
 
 from sparkdl.spark.driver.interpreter import check_interpreter
 from sparkdl.spark.driver.remote import Shipped, carried, over_connect
 from sparkdl.spark.params.tokenizer_params import HasColumns
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.tasks.tokenizing import text_of
+from sparkdl.spark.tasks.tokenizing import Batch, text_of
 from sparkdl.subwords.reading import read_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+Work = Callable[[Iterator[Batch]], Iterator[pa.Array]]
 
 
 class HoldsTokenizer(HasColumns, Saved):
@@ -73,6 +77,10 @@ class HoldsTokenizer(HasColumns, Saved):
 
     def _tokenizer(self) -> Tokenizer:
         return read_tokenizer(self.tokenizerJson)
+
+    def _work(self, session: SparkSession, stream: bool = False) -> tuple[Work, DataType]:
+        """What a worker does to a column, and the type of what it makes; checks what can be checked before."""
+        raise NotImplementedError(f"{type(self).__name__} makes no column.")
 
     def _sent(self, session: SparkSession, stream: bool) -> Callable[[], bytes]:
         """Gives the JSON's bytes on a worker; sent to every executor once, however often the stage transforms."""

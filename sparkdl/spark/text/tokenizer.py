@@ -10,7 +10,7 @@ from typing import Self, Unpack
 import pyarrow as pa
 from pyspark.ml import Estimator, Model
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, IntegerType
+from pyspark.sql.types import ArrayType, DataType, IntegerType
 
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.arrow_udf import arrow_udf
@@ -19,7 +19,7 @@ from sparkdl.spark.params.tokenizer_params import HasLength, TokenizerArguments,
 from sparkdl.spark.saving.persistence import Saved, read_file
 from sparkdl.spark.tasks.tokenizing import Batch, encoded, ids_of
 from sparkdl.spark.text.detokenizer import Detokenizer
-from sparkdl.spark.text.held_tokenizer import HoldsTokenizer
+from sparkdl.spark.text.held_tokenizer import HoldsTokenizer, Work
 from sparkdl.subwords.reading import read_tokenizer, require_tokenizers
 
 
@@ -108,16 +108,18 @@ class TokenizerModel(HoldsTokenizer, HasLength, Model):
         columns.check_frame(dataset, "transform")
         texts = columns.texts(dataset, self.getInputCol(), "inputCol")
         columns.check_outputs(dataset, [self.getOutputCol()])
+        # Spark takes it for random, lest a filter on its results run it twice.
+        ids = arrow_udf(*self._work(dataset.sparkSession, dataset.isStreaming)).asNondeterministic()(texts)
+        return columns.in_rows(dataset).withColumn(self.getOutputCol(), ids)
+
+    def _work(self, session: SparkSession, stream: bool = False) -> tuple[Work, DataType]:
         self._check_length()
-        tokenizer = self._sent(dataset.sparkSession, dataset.isStreaming)
-        most, pad = self.getMaxLength(), self.getPadToken()
+        tokenizer, most, pad = self._sent(session, stream), self.getMaxLength(), self.getPadToken()
 
         def encode(batches: Iterator[Batch]) -> Iterator[pa.Array]:
             return encoded(batches, tokenizer, most, pad)
 
-        # Spark takes it for random, lest a filter on its results run it twice.
-        ids = arrow_udf(encode, ArrayType(IntegerType(), False)).asNondeterministic()(texts)
-        return columns.in_rows(dataset).withColumn(self.getOutputCol(), ids)
+        return encode, ArrayType(IntegerType(), False)
 
     def _check_length(self) -> None:
         """ValueError for a maxLength or padToken that does not go with the tokenizer."""
