@@ -7,6 +7,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import row_cases
@@ -28,6 +30,7 @@ from sparkdl.training import (
 )
 from sparkdl.training.checkpoints.checkpoints import decode
 from sparkdl.training.data.batches import Rows, Steps
+from sparkdl.training.exchanges.exchange import first_state
 from sparkdl.training.exchanges.threshold import FixedThreshold
 from sparkdl.weights import named_arrays
 
@@ -116,6 +119,28 @@ def averaged(shares: Shares, frequency: int, states: bool, decay: float, rates: 
 
 
 # What holds for all
+
+
+@dataclass(frozen=True)
+class Counting(AllReduce):
+    """Counts its steps in a state that knows no totals, as exchanges for 0.1 do."""
+
+    def init(self, learned: Any) -> Any:
+        return jax.tree.map(jnp.zeros_like, learned), jnp.int32(0)
+
+    def apply(self, sums: Any, params: Any, state: Any, update: Any, moment: Any) -> Any:
+        agreed = super().apply(sums, params, state, update, moment)
+        return agreed._replace(state=(state[0], state[1] + 1))
+
+
+def test_an_exchange_need_not_ask_how_many_totals_there_are(tmp_path: Path) -> None:
+    own = plan(Counting(), checkpoints=Checkpoints(str(tmp_path)))
+    assert np.array_equal(kernel(trained(own, (12, 12))), kernel(trained(plan(AllReduce()), (12, 12))))
+    learned = {"only": {"kernel": jnp.ones((4, 3))}}
+    zeros, steps = first_state(Counting(), learned, 11)
+    assert not zeros["only"]["kernel"].any() and steps == 0
+    assert first_state(AllReduce(), learned, 11) == ()
+    assert first_state(ParameterAveraging(), learned, 11).shape == (11,)
 
 
 @each_exchange

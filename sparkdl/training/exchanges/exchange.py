@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -104,8 +105,11 @@ class Exchange(Spec):
     synchronous: ClassVar[bool] = True
     sharded: ClassVar[bool] = False
 
-    def init(self, learned: Any, totals: int = 3) -> Any:
-        """A worker's state before the first step, a pytree of arrays; `totals` is how many `Sums.totals` holds."""
+    def init(self, learned: Any) -> Any:
+        """A worker's state before the first step, a pytree of arrays.
+
+        An exchange that keeps totals writes `init(self, learned, totals)`, and is told how many `Sums.totals` holds.
+        """
         return ()
 
     def part(self, tree: Any, worker: Any, workers: int) -> Any:
@@ -135,6 +139,12 @@ class Exchange(Spec):
         moment : Moment
         """
         raise NotImplementedError
+
+
+def first_state(exchange: Exchange, learned: Any, totals: int) -> Any:
+    """What `init` gives, whether it asks for the number of totals or not."""
+    told = {"totals": totals} if "totals" in signature(exchange.init).parameters else {}
+    return exchange.init(learned, **told)
 
 
 def ring_bytes(count: float, workers: int) -> float:

@@ -203,7 +203,7 @@ class ThresholdSharing(Exchange):
         if self.form not in FORMS:
             raise ValueError(f"form of ThresholdSharing must be one of {', '.join(FORMS)}, received {self.form!r}.")
 
-    def init(self, learned: object, totals: int = 3) -> Memory:
+    def init(self, learned: object) -> Memory:
         """No residual yet."""
         flat, _ = _raveled(learned)
         if flat.size >= 2**31 - 32:

@@ -23,7 +23,7 @@ from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective, Workers
 from sparkdl.optimizers import Optimizer
 from sparkdl.training.data.batches import Rows, Shard
-from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums
+from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums, first_state
 from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
 from sparkdl.training.step.segments import padded_to_segments, segment_of, segments_of, summed_over_time
@@ -131,7 +131,7 @@ def _others(optimizer: Optimizer, exchange: Exchange, workers: int, totals: int)
 
     def others(learned: Any) -> tuple[Any, Any]:
         part = exchange.part(learned, 0, workers)  # all have equal shapes, and the first state depends on these only
-        return optimizer.transformation(1.0, 1, 1).init(part), exchange.init(learned, totals)
+        return optimizer.transformation(1.0, 1, 1).init(part), first_state(exchange, learned, totals)
 
     return jax.jit(others, compiler_options=ONCE)
 
