@@ -27,7 +27,7 @@ OPTIONS = {"classes": ["top_k", "bins", "exact_rows"], "labels": ["bins", "exact
 def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) -> Evaluation | dict[str, Evaluation]:
     """The measures of a model on the rows of a DataFrame; see `DeepModel.evaluate`."""
     columns.check_rows(dataset, "evaluate")
-    model.getLoss()  # which a part of a model lacks
+    model._require_loss("evaluate")
     objective, network = model._objective(), model.getNetwork()
     objective.check(network.output_shapes)
     objective.check_rows_alone("evaluate")

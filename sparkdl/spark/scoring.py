@@ -106,11 +106,21 @@ class RowScoring(DeepParams, Saved):
         `handleInvalid` says what becomes of rows whose features or label cannot be used, as in `transform`.
         """
         columns.check_frame(dataset, "score_rows")
-        self.getLoss()  # which a part of a model lacks
+        self._require_loss("score_rows")
         self._objective().check(self.getNetwork().output_shapes)
         self._objective().check_rows_alone("score_rows")
         columns.check_outputs(dataset, list(self._scoring({}, {}, lossCol).loss_columns.values()))
         return self._scored(dataset, {}, {}, lossCol)
+
+    def _require_loss(self, method: str) -> None:
+        """ValueError from a method that compares outputs with labels, of a model without a loss."""
+        if not self.isDefined(self.loss):
+            ends = " and ".join(map(repr, self.getNetwork().output_names))
+            raise ValueError(
+                f"{method} needs a loss, and this {type(self).__name__} has none: a part of a network, as up_to gives "
+                f"it, ends in {ends}, before the outputs that the loss reads; call {method} of the whole model, or "
+                "setLoss of one between what the part ends in and labelCol."
+            )
 
     def _heads(self) -> Heads:
         raise NotImplementedError(f"{type(self).__name__} has no heads.")

@@ -121,6 +121,17 @@ def test_layers_of_a_row_of_layers_make_features_as_activations_do(spark: SparkS
     assert len(FEATURES) == rows.count()
 
 
+def test_a_part_that_is_given_a_loss_is_measured(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(table()).selectExpr("features", "id", "array(0, 0, 0, 0, label) AS label")
+    part = a_model().up_to("tanh_2").setLoss("squared_error")
+    hidden = np.array([row.prediction.toArray() for row in part.transform(rows).orderBy("id").collect()])
+    truth = np.array([row.label for row in rows.orderBy("id").collect()])
+    expected = ((hidden - truth) ** 2).sum(axis=1)
+    assert part.evaluate(rows).loss == pytest.approx(expected.mean(), rel=1e-5)
+    losses = [row.loss for row in part.score_rows(rows).orderBy("id").collect()]
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
 def test_a_node_of_one_number_gives_a_double(spark: SparkSession) -> None:
     graph = Graph(
         {"kind": ()},
@@ -134,9 +145,12 @@ def test_a_node_of_one_number_gives_a_double(spark: SparkSession) -> None:
 
 def test_what_needs_a_loss_or_is_no_layer_is_refused(films: DataFrame, model: DeepModel) -> None:
     tower = model.up_to("item")
-    for measure in (tower.evaluate, tower.score_rows):
-        with pytest.raises(ValueError, match="loss of DeepModel is not set"):
-            measure(films)
+    for method in ("evaluate", "score_rows"):
+        sentence = (
+            f"^{method} needs a loss, .* up_to gives it, ends in 'item', before the .*; call {method} of the whole"
+        )
+        with pytest.raises(ValueError, match=sentence):
+            getattr(tower, method)(films)
     with pytest.raises(ValueError, match="The network has no layer 'items'; its layers are vector_user, "):
         model.up_to("items")
     with pytest.raises(ValueError, match="up_to takes one node or several of the network, received none"):
