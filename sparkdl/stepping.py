@@ -18,7 +18,8 @@ class Stepped(Composite):
     """Base of networks: what those of rows of any length do with a part of each row at a time.
 
     All steps of a row in segments give what the whole row gives. Layers over time carry what they need from one to the
-    next: a recurrent layer its state. A layer that needs the whole of a row, as Bidirectional or TimeMean, cannot.
+    next: a recurrent layer its state, causal attention the keys and values of all steps so far. A layer that needs the
+    whole of a row, as Bidirectional or TimeMean, cannot.
 
     Examples
     --------

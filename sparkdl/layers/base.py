@@ -142,6 +142,11 @@ class Layer(Spec):
         return False
 
     @property
+    def step_limit(self) -> int | None:
+        """Of a layer over rows of any length: how many steps they may have at most; None if any number."""
+        return None
+
+    @property
     def shares(self) -> str:
         """Name of a layer before it in the same network whose weights it uses, and learns, too; "" for its own."""
         return ""

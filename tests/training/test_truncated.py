@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 from sparkdl import Network, training
-from sparkdl.layers import Bidirectional, Dense, Gru, LastStep, Lstm, Ragged
+from sparkdl.layers import (
+    Bidirectional,
+    Dense,
+    Gru,
+    LastStep,
+    LearnedPositions,
+    Lstm,
+    MultiHeadAttention,
+    Ragged,
+    SinusoidalPositions,
+)
 from sparkdl.optimizers import SGD, Adam
 from sparkdl.schedules import CosineDecay
 from sparkdl.training import Training
@@ -25,6 +35,7 @@ CLASSES = [RANDOM.integers(0, 3, length).astype(float) for length in LENGTHS]
 CLASSES[0][1] = np.nan
 WEIGHTS = np.array([1.0, 2, 1, 0.5, 1, 3])
 NETWORK = Network([Lstm(4), Gru(3), Dense(3)], (None, 2))
+NUMBERED = Network([SinusoidalPositions(), LearnedPositions(9), Gru(3), Dense(3)], (None, 2))
 SAME: dict[str, Any] = {"loss": "softmax_cross_entropy", "batch_size": 6, "dtype": "float64", "seed": 4}
 DATA = X, CLASSES, WEIGHTS
 
@@ -34,14 +45,14 @@ def assert_equal(found: Any, expected: Any, tolerance: float = 1e-12) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-def by_hand(forward: int, backward: int, step_size: float) -> tuple[Any, float]:
+def by_hand(network: Network, forward: int, backward: int, step_size: float) -> tuple[Any, float]:
     """One epoch of one batch: updates by jax.grad, through states that are constants every `backward` steps."""
     with jax.enable_x64(True):
-        weights = jax.tree.map(jnp.asarray, training.fit(NETWORK, DATA, epochs=0, **SAME).weights)
+        weights = jax.tree.map(jnp.asarray, training.fit(network, DATA, epochs=0, **SAME).weights)
         padded = np.zeros((len(X), 12, 2)), np.full((len(X), 12), np.nan)
         for row, (x, labels) in enumerate(zip(X, CLASSES, strict=True)):
             padded[0][row, : len(x)], padded[1][row, : len(x)] = x, labels
-        states = NETWORK.first_state(len(X), dtype="float64")
+        states = network.first_state(len(X), dtype="float64")
         losses = total = 0.0
 
         @jax.jit
@@ -53,7 +64,7 @@ def by_hand(forward: int, backward: int, step_size: float) -> tuple[Any, float]:
                 labels = jax.lax.dynamic_slice_in_dim(padded[1], at, backward, 1)
                 lengths = jnp.clip(jnp.array(LENGTHS, "int32") - at, 0, backward)
                 states = jax.tree.map(jax.lax.stop_gradient, states)
-                y, states = NETWORK.forward_from(weights, states, Ragged(x, lengths))
+                y, states = network.forward_from(weights, states, Ragged(x, lengths))
                 known = ~jnp.isnan(labels)
                 classes = jnp.where(known, labels, 0).astype("int32")
                 own = -jnp.take_along_axis(jax.nn.log_softmax(y.values), classes[..., None], 2)[..., 0]
@@ -68,10 +79,12 @@ def by_hand(forward: int, backward: int, step_size: float) -> tuple[Any, float]:
         return weights, losses / total
 
 
-@pytest.mark.parametrize("forward, backward", [(4, 2), (3, 3)])
-def test_every_segment_takes_an_update_from_the_state_before_it(forward: int, backward: int) -> None:
-    expected, loss = by_hand(forward, backward, 0.2)
-    found = training.fit(NETWORK, DATA, truncated=(forward, backward), epochs=1, step_size=0.2, optimizer=SGD(), **SAME)
+@pytest.mark.parametrize(
+    "network, forward, backward", [(NETWORK, 4, 2), (NETWORK, 3, 3), (NUMBERED, 4, 2)], ids=["4, 2", "3, 3", "numbered"]
+)
+def test_every_segment_takes_an_update_from_the_state_before_it(network: Network, forward: int, backward: int) -> None:
+    expected, loss = by_hand(network, forward, backward, 0.2)
+    found = training.fit(network, DATA, truncated=(forward, backward), epochs=1, step_size=0.2, optimizer=SGD(), **SAME)
     assert_equal(found.weights, expected)
     assert found.history[0].loss == pytest.approx(loss, rel=1e-12)
 
@@ -116,8 +129,13 @@ def test_what_lies_further_back_than_a_segment_is_remembered() -> None:
         ([Lstm(3), Dense(2)], (4, 3), "truncated must be a positive integer"),
         ([Lstm(3), LastStep(), Dense(2)], 4, "a network that ends in a prediction for each step"),
         ([Bidirectional(Lstm(3)), Dense(2)], 4, "truncated: Layer 0 .* cannot go from one segment"),
+        (
+            [MultiHeadAttention(2, causal=True), Dense(2)],
+            4,
+            r"truncated: Layer 0 \(MultiHeadAttention\): .* If it is a fit that is to be truncated, leave that out",
+        ),
     ],
-    ids=["none", "no divisor", "one a row", "bidirectional"],
+    ids=["none", "no divisor", "one a row", "bidirectional", "attention"],
 )
 def test_what_cannot_be_truncated(layers: Any, truncated: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -41,12 +41,15 @@ class Attention:
         Probability of dropping what softmax gives; what stays is divided by 1 - rate.
     key : Array or None
         Random key of what is dropped. Every query's step draws by itself, in whatever block it is.
+    starts : Array (batch,) or None
+        Of every row, which step its first query is of, among those of the keys; None where it is the first.
     """
 
     lengths: Array | None = None
     causal: bool = False
     rate: float = 0.0
     key: Array | None = None
+    starts: Array | None = None
 
     def forward(self, queries: Array, keys: Array, values: Array) -> tuple[Array, Any]:
         """(what each query takes, of the shape of the queries; what `backward` needs). 0 where a query sees no key."""
@@ -99,7 +102,8 @@ class Attention:
         if self.lengths is not None:
             seen = (others[None] < self.lengths[:, None])[:, None, None, None]
         if self.causal:
-            before = (others[None] <= steps[:, None])[None, None, None]
+            at = steps[None] if self.starts is None else self.starts[:, None] + steps[None]
+            before = (others[None, None] <= at[..., None])[:, None, None]
             seen = before if seen is None else seen & before
         return (scores if seen is None else jnp.where(seen, scores, -jnp.inf)), seen
 

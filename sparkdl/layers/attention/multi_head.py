@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import GlorotUniform, Initializer
+from sparkdl.layers.attention.carried import check_whole, first_keys, steps_from, with_steps
 from sparkdl.layers.attention.dot_product import Attention
 from sparkdl.layers.attention.rotary import rotated
 from sparkdl.layers.attention.steps_and_heads import (
@@ -20,8 +21,8 @@ from sparkdl.layers.attention.steps_and_heads import (
     two_of,
     without_padding,
 )
-from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
-from sparkdl.layers.ragged import Ragged, values_of
+from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.ragged import Ragged, as_ragged, values_of, with_values
 from sparkdl.specs import check_range
 
 IN_AXES = {"query": (0,), "key": (0,), "value": (0,), "output": (0, 1)}  # of each kernel, those of its inputs
@@ -67,6 +68,11 @@ class MultiHeadAttention(KernelLayer):
 
     Up to about 512 steps all scores are made at once and kept for the way back; of longer rows they are made anew
     there, in blocks, so that memory grows with the steps and not with their square.
+
+    Where it is causal it goes on from one segment of a row to the next: what it carries are the keys and values of all
+    steps so far, in arrays (batch, key_value_heads, longest, key_size), of which `first_state` is told how long they
+    are to be. Of attention to other rows, these must be of one length, and are given whole each time. Training takes
+    whole rows.
 
     Examples
     --------
@@ -176,7 +182,54 @@ class MultiHeadAttention(KernelLayer):
     def gradient(self, weights: Weights, x: Any, y: Any, dy: Array) -> Weights:
         return self._back(weights, x, dy, self._run(weights, x, None)[1], None, False, True)[1]
 
+    # A part of every row at a time
+
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        """Room for the keys and values of `longest` steps of causal attention; see `Layer.first_state`.
+
+        {} of attention to rows of one length, which are given whole with each segment.
+        """
+        if is_several(input_shape):
+            check_whole(input_shape[1])
+            return {}
+        if not self.causal:
+            raise CannotCarry(
+                "MultiHeadAttention asks steps after its own, which the next segment of a row has, and so cannot go "
+                "from one to the next; go on with whole rows, or give it causal=True."
+            )
+        return first_keys(rows, self._key_value_heads, self._size(input_shape[1]), dtype, longest)
+
+    @jitted
+    def forward_from(self, weights: Weights, state: Any, x: Any) -> tuple[Any, Any]:
+        """(y, the state after it) of the next segment of every row; see `Layer.forward_from`.
+
+        y is NaN in steps beyond the `longest` of `first_state`, as nothing better can be told while a program runs.
+        """
+        if not state:
+            return self.forward(weights, x), state
+        rows = as_ragged(x)
+        at = steps_from(state, rows)
+        queries, keys, values = self._projected(weights, rows, rows, at)
+        after = with_steps(state, rows, keys, values)
+        attention = Attention(causal=True, starts=state["count"])
+        taken, _ = attention.forward(queries, after["keys"], after["values"])
+        beyond = (at >= after["keys"].shape[2]) & rows.valid
+        y = jnp.where(beyond[..., None], jnp.nan, self._answers(weights, taken, rows, rows))
+        return with_values(x, y), after
+
+    @jitted
+    def step(self, weights: Weights, state: Any, x: Array) -> tuple[Array, Any]:
+        """(y, the state after it) of one more step of every row, both of shape (batch, inputs)."""
+        y, state = self.forward_from(weights, state, x[:, None])
+        return y[:, 0], state
+
+    # Training
+
     def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Any]:
+        if context.states:
+            raise ValueError(
+                "MultiHeadAttention expects whole rows in training, received a segment of them; leave truncated unset."
+            )
         return self._run(weights, x, context.key)
 
     def train_delta(self, weights: Weights, x: Any, y: Any, dy: Array, kept: Any, context: Context) -> Any:
@@ -193,19 +246,28 @@ class MultiHeadAttention(KernelLayer):
     def _run(self, weights: Weights, x: Any, key: Array | None) -> tuple[Any, Any]:
         """(y, what the way back needs)."""
         asking, asked = two_of(x)
-        rows = {"query": without_padding(asking), "key": without_padding(asked)}
-        queries = self._heads(rows["query"], weights["query"])
-        keys, values = (self._heads(rows["key"], weights[name]) for name in ("key", "value"))
-        if self.rotary:
-            queries, keys = (rotated(array, self.rotary) for array in (queries, keys))
-        queries = queries.reshape(len(queries), self._key_value_heads, -1, *queries.shape[2:])
+        queries, keys, values = self._projected(weights, asking, asked)
         taken, kept = self._attention(asked, key).forward(queries, keys, values)
+        y = self._answers(weights, taken, asking, asked)
+        return with_values(asking, y), (queries, keys, values, taken, kept)
+
+    def _projected(
+        self, weights: Weights, asking: Any, asked: Any, at: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        """(queries, keys, values) as of `Attention`; `at` are the numbers of the steps, which begin with 0."""
+        rows = {"query": asking, "key": asked, "value": asked}
+        queries, keys, values = (self._heads(without_padding(rows[name]), weights[name]) for name in rows)
+        if self.rotary:
+            queries, keys = (rotated(array, self.rotary, at=at) for array in (queries, keys))
+        return queries.reshape(len(queries), self._key_value_heads, -1, *queries.shape[2:]), keys, values
+
+    def _answers(self, weights: Weights, taken: Array, asking: Any, asked: Any) -> Array:
+        """Values of y, from what each query takes."""
         kernel = weights["output"]["kernel"]
         y = flat_heads(taken) @ kernel.reshape(-1, kernel.shape[2])
         if self.bias:
             y = y + weights["output"]["bias"][None]
-        y = only_answered(y.reshape(*rows["query"].shape[:2], -1), asking, asked)
-        return (replace(asking, values=y) if isinstance(asking, Ragged) else y), (queries, keys, values, taken, kept)
+        return only_answered(y.reshape(values_of(asking).shape), asking, asked)
 
     def _back(
         self,

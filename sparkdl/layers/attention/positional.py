@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from sparkdl.initializers import Initializer, TruncatedNormal
+from sparkdl.layers.attention.carried import angles, counted, first_count, steps_from
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
-from sparkdl.layers.ragged import Ragged, check_vectors, values_of, with_values
+from sparkdl.layers.normalization import wide
+from sparkdl.layers.ragged import Ragged, as_ragged, check_vectors, values_of, with_values
 from sparkdl.specs import check_range
 
 
@@ -35,10 +37,23 @@ class Positions(Layer):
     def vectors(self, weights: Weights, like: Array) -> Array:
         """Those of as many steps as `like` (batch, steps, inputs) has, (steps, inputs), in its dtype."""
 
+    @abstractmethod
+    def vectors_at(self, weights: Weights, at: Array, like: Array) -> Array:
+        """Those of the steps of these numbers, (batch, steps), in the shape and the dtype of `like`."""
+
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return first_count(rows)
+
     @jitted
     def forward(self, weights: Weights, x: Any) -> Any:
         values = values_of(x)
         return with_values(x, self._valid(x, values + self.vectors(weights, values)[None]))
+
+    @jitted
+    def forward_from(self, weights: Weights, state: Any, x: Any) -> tuple[Any, Any]:
+        rows = as_ragged(x)
+        vectors = self.vectors_at(weights, steps_from(state, rows), rows.values)
+        return with_values(x, self._valid(rows, rows.values + vectors)), counted(state, rows)
 
     @jitted
     def delta(self, weights: Weights, x: Any, y: Any, dy: Array) -> Array:
@@ -81,6 +96,10 @@ class LearnedPositions(Positions):
         if not isinstance(self.length, int) or isinstance(self.length, bool) or self.length < 1:
             raise ValueError(f"length of LearnedPositions must be a positive integer, received {self.length!r}.")
 
+    @property
+    def step_limit(self) -> int:
+        return self.length
+
     def output_shape(self, input_shape: Shape) -> Shape:
         steps = super().output_shape(input_shape)[0]
         if steps is not None and steps > self.length:
@@ -96,6 +115,9 @@ class LearnedPositions(Positions):
     def vectors(self, weights: Weights, like: Array) -> Array:
         table, more = weights["table"], max(0, like.shape[1] - self.length)
         return jnp.pad(table[: like.shape[1]], [(0, more), (0, 0)], constant_values=np.nan)
+
+    def vectors_at(self, weights: Weights, at: Array, like: Array) -> Array:
+        return weights["table"].at[at].get(mode="fill", fill_value=np.nan)
 
     @jitted
     def gradient(self, weights: Weights, x: Any, y: Any, dy: Array) -> Weights:
@@ -131,6 +153,15 @@ class SinusoidalPositions(Positions):
 
     def vectors(self, weights: Weights, like: Array) -> Array:
         steps, inputs = like.shape[1:]
-        pairs = np.arange(inputs) // 2
-        angles = np.arange(steps)[:, None] / self.base ** (2 * pairs / inputs)
-        return jnp.asarray(np.where(np.arange(inputs) % 2, np.cos(angles), np.sin(angles)), like.dtype)
+        turns = np.arange(steps)[:, None] * self._speeds(inputs)
+        return jnp.asarray(np.where(np.arange(inputs) % 2, np.cos(turns), np.sin(turns)), like.dtype)
+
+    def vectors_at(self, weights: Weights, at: Array, like: Array) -> Array:
+        inputs = like.shape[2]
+        turns = angles(at, self._speeds(inputs), wide(like).dtype)
+        odd = np.broadcast_to(np.arange(inputs) % 2 == 1, turns.shape)
+        return jnp.where(odd, jnp.cos(turns), jnp.sin(turns)).astype(like.dtype)
+
+    def _speeds(self, inputs: int) -> np.ndarray[Any, Any]:
+        """Radians that each number of a vector goes on by with a step."""
+        return self.base ** (-2 * (np.arange(inputs) // 2) / inputs)
