@@ -17,7 +17,7 @@ from jax import Array, lax
 from sparkdl.arrays import INTEGERS
 from sparkdl.layers.base import CannotCarry, Weights
 from sparkdl.layers.normalization import wide
-from sparkdl.layers.ragged import Ragged
+from sparkdl.layers.ragged import Ragged, is_ragged
 from sparkdl.layers.time_pooling import LastStep
 from sparkdl.stepping import Stepped
 
@@ -96,14 +96,16 @@ class Generating(Stepped):
         Raises
         ------
         ValueError
-            The network is of another kind, or an argument is not what is expected; the message says what to do.
+            The network is of another kind, a row would get more steps than its positions tell apart, or an argument is
+            not what is expected; the message says what to do.
 
         Notes
         -----
         The network reads one input of integers, (None,), and puts out as many numbers as there are integers, at every
-        step or, as with LastStep, of the row so far. Where all layers carry a state (see `first_state`), every step
-        costs the same; else the whole row goes through the network again for each. One program goes over all steps. It
-        is compiled for the shape of `first`: padded to one width as Ragged, rows of several calls share it.
+        step or, as with LastStep, of the row so far. Where all layers carry a state (see `first_state`), as recurrent
+        ones and causal attention do, which keeps keys and values, only the new integer goes through the network at each
+        step; else the whole row does again. One program goes over all steps. It is compiled for the shape of `first`:
+        padded to one width as Ragged, rows of several calls share it.
 
         Examples
         --------
@@ -119,6 +121,13 @@ class Generating(Stepped):
         drawing, (count, limit) = Drawing(steps, temperature, top_k, seed, stop), self.choices()
         drawing.check(count)
         prompts, key = _prompts(first, limit), jax.random.key(seed)
+        given, room = np.max(prompts.lengths), self.room(steps)
+        if room is not None and given > room:
+            raise ValueError(
+                f"first of generate must hold at most {room} integers in each row where steps={steps}, as the "
+                f"network's positions tell {self.longest()} steps apart, received {given}; cut it, or ask for fewer "
+                "steps."
+            )
         ids = np.asarray(_drawn(self, steps, top_k, temperature == 0, weights, prompts, key, float(temperature)))
         lengths = _lengths(ids, stop)
         if not isinstance(first, Ragged):
@@ -155,6 +164,28 @@ class Generating(Stepped):
             )
         return count, limit
 
+    def longest(self) -> int | None:
+        """How many steps a row may have at most, by the layers that number them; None if any number."""
+        leaves = self.leaves(self.row_shape())
+        limits = [limit for leaf in leaves if is_ragged(leaf.before) and (limit := leaf.layer.step_limit) is not None]
+        return min(limits, default=None)
+
+    def room(self, steps: int) -> int | None:
+        """How many integers a row may begin with that is to go on with so many; None if any number.
+
+        Raises
+        ------
+        ValueError
+            Not even one.
+        """
+        longest = self.longest()
+        if longest is not None and steps > longest:
+            raise ValueError(
+                f"steps of generate must be at most {longest}, as many as the network's positions tell apart, received "
+                f"{steps}."
+            )
+        return None if longest is None else longest + 1 - steps  # what is drawn last is not read
+
 
 def _prompts(first: Any, limit: int) -> Ragged:
     """The rows to go on with, on the host; ValueError if one is empty or holds what is no integer below the limit."""
@@ -184,7 +215,7 @@ def _lengths(ids: np.ndarray[Any, Any], stop: int | None) -> np.ndarray[Any, Any
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _drawn(
-    network: Stepped,
+    network: Generating,
     steps: int,
     top_k: int | None,
     greedy: bool,
@@ -228,9 +259,11 @@ def _keys(key: Array, prompts: Ragged) -> Array:
     return lax.scan(fold, start, (prompts.values.T, prompts.valid.T))[0]
 
 
-def _begun(network: Stepped, weights: Weights, prompts: Ragged, steps: int) -> tuple[Array, Any, Advance]:
+def _begun(network: Generating, weights: Weights, prompts: Ragged, steps: int) -> tuple[Array, Any, Advance]:
     """(logits of what comes after the prompts, state, how to go on), with layers' states if all have such."""
-    rows, longest = len(prompts.lengths), prompts.values.shape[1] + steps
+    rows, longest = len(prompts.lengths), prompts.values.shape[1] + steps - 1
+    if (limit := network.longest()) is not None:
+        longest = min(longest, limit)  # rows stay within it, however far they are padded
     leaves = jax.tree.leaves(weights)
     try:
         state = network.first_state(rows, dtype=leaves[0].dtype if leaves else float, longest=longest)

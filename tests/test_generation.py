@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sparkdl import Graph, Network
+from sparkdl import Graph, Network, models
 from sparkdl.layers import (
     Bidirectional,
     Dense,
@@ -28,6 +28,7 @@ from sparkdl.layers import (
     TransformerEncoder,
     jitted,
 )
+from sparkdl.layers.base import CannotCarry
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -81,8 +82,8 @@ NETWORKS["of a transformer"] = Network(
 FREE = Network([OneHot(COUNT), Dense(COUNT)], input_shape=(None,))  # whose next integer depends on the last one alone
 
 
-def drawn(network: Any) -> Any:
-    random = np.random.default_rng(1)
+def drawn(network: Any, seed: int = 1) -> Any:
+    random = np.random.default_rng(seed)
     return jax.tree.map(lambda array: 2 * random.normal(size=array.shape), network.abstract_weights())
 
 
@@ -125,6 +126,58 @@ def test_it_goes_on_with_the_likeliest_as_a_loop_over_whole_rows_does(kind: str,
             logits = np.asarray(y.values)[0, length - 1] if isinstance(y, Ragged) else np.asarray(y)[0]
             row.append(int(logits.argmax()))
         assert own == row[len(prompt) :]
+
+
+@dataclass(frozen=True)
+class Whole(Layer):
+    """Rows as they are, by a layer that says nothing of segments: a network with it goes over whole rows."""
+
+    @property
+    def takes_ragged(self) -> bool:
+        return True
+
+    def output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    @jitted
+    def forward(self, weights: Any, x: Any) -> Any:
+        return x
+
+
+def attending(length: int) -> Network:
+    """A small GPT-2, and with it rotary positions and grouped heads."""
+    small = models.gpt2(COUNT, size=8, blocks=1, heads=2, length=length)
+    rotary = TransformerEncoder(4, 8, causal=True, key_value_heads=2, rotary=50.0, name="rotary")
+    return replace(small, layers=[*small.layers[:-2], rotary, *small.layers[-2:]])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"temperature": 0}, {"seed": 3}, {"seed": 4, "top_k": 3, "temperature": 2.0}],
+    ids=["likeliest", "drawn", "of three"],
+)
+def test_with_keys_and_values_kept_it_draws_what_it_draws_of_whole_rows(options: Any, float64: None) -> None:
+    network = attending(9)
+    anew = replace(network, layers=[*network.layers, Whole()])
+    with pytest.raises(CannotCarry, match="Whole"):
+        anew.first_state(1, longest=9)
+    weights, steps = drawn(network, seed=3), 6
+    weights["norm"]["bias"] *= 0  # which would have one integer be the likeliest always
+    found = lists(network.generate(weights, rows(*PROMPTS), steps, **options))
+    assert found == lists(anew.generate(weights, rows(*PROMPTS), steps, **options))
+    assert len({tuple(row) for row in found}) == len(PROMPTS)
+
+
+def test_rows_go_on_to_the_last_step_that_positions_tell_apart_however_far_they_are_padded(float64: None) -> None:
+    network = attending(9)
+    weights = drawn(network)
+    padded = Ragged(np.array([[1, 4, 0, 2, *[99] * 9]], "int32"), np.array([4], "int32"))
+    expected = network.generate(weights, [1, 4, 0, 2], 6, temperature=0)
+    assert lists(network.generate(weights, padded, 6, temperature=0)) == [expected.tolist()]
+    with pytest.raises(ValueError, match="at most 3 integers in each row where steps=7, .* 9 steps apart, received 4"):
+        network.generate(weights, rows(*PROMPTS), 7)
+    with pytest.raises(ValueError, match="steps of generate must be at most 9, as many as the .* received 10"):
+        network.generate(weights, [1], 10)
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ def continued(model: RowScoring, dataset: DataFrame, name: str, drawing: Drawing
     columns.check_outputs(dataset, [name])
     try:
         drawing.check(model.getNetwork().choices()[0])
+        model.getNetwork().room(drawing.steps)
     except ValueError as error:
         raise ValueError(str(error).replace("top_k", "topK", 1)) from None
     inputs = columns.features(dataset, model)

@@ -171,7 +171,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         -------
         DataFrame
             Lazy, like that of `transform`; `handleInvalid` says what becomes of rows that cannot be used, of which
-            empty ones are.
+            empty ones are, and those that would get more steps than the network's positions tell apart.
 
         Raises
         ------

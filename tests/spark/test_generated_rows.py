@@ -9,7 +9,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from spark_cases import a_model
 
-from sparkdl import DeepModel, Network
+from sparkdl import DeepModel, Network, models
 from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.layers import Dense, Embedding, LastStep, Lstm, Ragged
 
@@ -57,6 +57,22 @@ def test_rows_that_cannot_be_used_are_named_null_or_left_out(spark: SparkSession
     for bad, sentence in (([], "featuresCol 'prompt' holds an empty row, which nothing"), ([COUNT], "received 6")):
         with pytest.raises(PythonException, match=f"ValueError: .*{sentence}"):
             model().generate(frame(spark, [bad]), 3).collect()
+
+
+def test_rows_without_room_for_what_is_to_come_cannot_be_used(spark: SparkSession) -> None:
+    """A model whose network attends goes on with the others as the network does, by keys and values that it keeps."""
+    trained = model(models.gpt2(COUNT, size=8, blocks=1, heads=2, length=6), handleInvalid="keep")
+    rows = frame(spark, [[1, 2], [3, 4, 5, 1, 2], [4, 0, 1, 2]])
+    made = found(trained.generate(rows, 3, seed=1))
+    assert made[1] is None
+    for at, prompt in ((0, [1, 2]), (2, [4, 0, 1, 2])):
+        assert made[at] == trained.getNetwork().generate(trained.weights, prompt, 3, seed=1).tolist()
+    strict = trained.copy().setHandleInvalid("error")
+    with pytest.raises(PythonException, match="a row of 5 integers, .* at most 4 where steps=3, .* set maxLength to 4"):
+        strict.generate(rows, 3).collect()
+    assert len(found(strict.setMaxLength(4).generate(rows, 3))) == 3
+    with pytest.raises(ValueError, match="steps of generate must be at most 6"):
+        strict.generate(rows, 7)
 
 
 def test_what_cannot_go_on_is_refused_before_a_job(spark: SparkSession) -> None:

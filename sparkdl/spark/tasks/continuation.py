@@ -55,9 +55,18 @@ def _continued(
     if scoring.strict and empty.any():
         raise ValueError(f"{layout.subject} holds an empty row, which nothing goes on from; {REMEDY}.")
     bad |= empty
+    if (room := network.room(drawing.steps)) is not None:
+        over = (rows.lengths > room) & ~bad
+        if scoring.strict and over.any():
+            raise ValueError(
+                f"{layout.subject} holds a row of {rows.lengths[over][0]} integers, of which generate goes on with at "
+                f"most {room} where steps={drawing.steps}, as the network's positions tell {network.longest()} steps "
+                f"apart; set maxLength to {room}, or {REMEDY}."
+            )
+        bad |= over
     values, lengths = rows.padded_to(rounded_steps(rows.longest)).padded()
     missing = scoring.batch - len(rows)  # every new shape would compile anew
-    lengths = np.pad(np.maximum(lengths, 1), (0, missing), constant_values=1)
+    lengths = np.pad(np.where(bad, 1, lengths), (0, missing), constant_values=1)
     prompts = Ragged(np.pad(values, ((0, missing), (0, 0))), lengths)
     with jax.enable_x64(scoring.dtype == "float64"):
         drawn = network.generate(weights, prompts, **drawing._asdict())
