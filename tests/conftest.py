@@ -234,6 +234,7 @@ SLOW = (
     "tests/training/test_truncated.py::test_a_segment_as_long",
     "tests/training/test_truncated.py::test_every_segment_takes_an_update_from_the_state_before_it[3, 3",
     "tests/training/test_truncated.py::test_every_segment_takes_an_update_from_the_state_before_it[numbered",
+    "tests/training/test_truncated.py::test_statistics",
     "tests/training/test_truncated.py::test_what_lies_further_back",
 )
 

@@ -63,6 +63,26 @@ def test_a_step_is_cut_at_its_stamps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {(event["epoch"], event["step"], event["steps"]) for event in events} == {(1, 15, 10)}
 
 
+def test_a_truncated_step_is_cut_at_the_stamps_of_every_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([2.0, 5.0, 6.0, 10.0, 12.0, 1.5])
+    monkeypatch.setattr(Recorder, "now", lambda self: next(clock))
+    recorder = Recorder()
+    for moment, segment in ((COMPUTED, 0), (EXCHANGED, 0), (COMPUTED, 1), (EXCHANGED, 1), (ENDED, 0)):
+        recorder.stamp(moment, 0, segment)
+    recorder.placed(0, 0, 1.0)  # at 1.5
+    events = recorder.finish(0, 1, rows=4, sent=8)
+    cut = [(event["phase"], event["start"], event["seconds"], event.get("bytes")) for event in events]
+    assert cut == [
+        ("batch", 1.0, 0.5, None),
+        ("step", 1.5, 0.5, None),
+        ("exchange", 2.0, 3.0, 4.0),
+        ("step", 5.0, 1.0, None),
+        ("exchange", 6.0, 4.0, 4.0),
+        ("step", 10.0, 2.0, None),
+    ]
+    assert [event.get("rows") for event in events if event["phase"] == "step"] == [4, None, None]
+
+
 def test_of_several_devices_in_a_process_the_last_stamp_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, stamped = threading.Event(), threading.Event()
 
@@ -97,6 +117,15 @@ def test_an_exchange_begins_when_the_last_worker_is_ready() -> None:
         ("wait", 1.0, 2.0), ("exchange", 3.0, 2.0),
     ]  # fmt: skip
     assert [(event["phase"], event["seconds"]) for event in late] == [("wait", 0.0), ("exchange", 2.0)]
+
+
+def test_each_segment_s_exchange_waits_for_the_last_worker_of_that_segment() -> None:
+    def exchanges(*spans: tuple[float, float]) -> list[dict[str, object]]:
+        return [{"phase": "exchange", "start": start, "seconds": seconds, "step": 7} for start, seconds in spans]
+
+    parts = split_exchanges([exchanges((1.0, 4.0), (6.0, 1.0)), exchanges((3.0, 2.0), (5.5, 1.5))])
+    waits = [[event["seconds"] for event in events if event["phase"] == "wait"] for events in parts]
+    assert waits == [[2.0, 0.0], [0.0, 0.5]]
 
 
 def test_no_run_is_looked_at_more_than_a_thousand_times() -> None:

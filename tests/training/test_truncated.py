@@ -146,3 +146,11 @@ def test_it_survives_json() -> None:
     plan = Training(NETWORK, truncated=(8, 4))
     assert Training.from_json(plan.to_json()) == plan and plan.segments == (8, 4)
     assert Training(NETWORK, truncated=8).segments == (8, 8)
+
+
+def test_statistics_have_the_phases_of_every_segment() -> None:
+    result = training.fit(NETWORK, DATA, epochs=1, devices=2, statistics=True, truncated=(4, 4), **SAME)
+    parts = [event for event in result.events if event["phase"] in ("step", "exchange") and event["step"] == 0]
+    assert [part["phase"] for part in parts] == ["step", "exchange"] * 3 + ["step"]  # the longest row has 9 steps
+    ends = [part["start"] + part["seconds"] for part in parts]
+    np.testing.assert_allclose([part["start"] for part in parts[1:]], ends[:-1], rtol=0, atol=1e-5)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import count, pairwise, takewhile, zip_longest
 from typing import Any
 
 import numpy as np
@@ -33,16 +33,21 @@ def split_exchanges(workers: list[list[dict[str, Any]]]) -> list[list[dict[str, 
 
     Their clocks must agree; where they are off by more than a wait, that wait is taken for none.
     """
-    ready: dict[int, float] = {}
-    for events in workers:
+    exchanges: dict[int, dict[int, list[dict[str, Any]]]] = {}  # by step and worker, in their order
+    for worker, events in enumerate(workers):
         for event in events:
             if event["phase"] == "exchange":
-                ready[event["step"]] = max(ready.get(event["step"], 0.0), event["start"])
+                exchanges.setdefault(event["step"], {}).setdefault(worker, []).append(event)
+    ready: dict[int, float] = {}  # by event
+    for of_step in exchanges.values():
+        for same in zip_longest(*of_step.values()):  # of a step by segments the first with the first, and so on
+            own = [event for event in same if event]
+            ready |= dict.fromkeys(map(id, own), max(event["start"] for event in own))
 
     def cut(event: dict[str, Any]) -> list[dict[str, Any]]:
         if event["phase"] != "exchange":
             return [event]
-        waited = min(max(0.0, ready[event["step"]] - event["start"]), event["seconds"])
+        waited = min(max(0.0, ready[id(event)] - event["start"]), event["seconds"])
         rest = event | {"start": event["start"] + waited, "seconds": event["seconds"] - waited}
         return [event | {"phase": "wait", "seconds": waited}, rest]
 
@@ -65,7 +70,7 @@ class Recorder:
         self.active = active
         self._epoch = time.time() - time.perf_counter()  # the system's clock may be set while a fit runs
         self.events: list[dict[str, Any]] = []
-        self._stamps: dict[tuple[int, int], float] = {}
+        self._stamps: dict[tuple[int, int, int], float] = {}
         self._lock = threading.Lock()
         self._placed: dict[int, tuple[int, float, float]] = {}
 
@@ -93,10 +98,13 @@ class Recorder:
         """Note that the batch of a sampled step, counted from the run's first, is there, and when it was asked for."""
         self._placed[step] = (epoch, asked, self.now())
 
-    def stamp(self, moment: Any, step: Any) -> np.ndarray[Any, Any]:
-        """Called by the step's program; gives 0. Where a process has several devices, the last one's moment counts."""
+    def stamp(self, moment: Any, step: Any, segment: Any = 0) -> np.ndarray[Any, Any]:
+        """Called by the step's program, of a truncated step for each segment; gives 0.
+
+        Where a process has several devices, the last one's moment counts.
+        """
         with self._lock:  # or one that has looked at the clock could write after one that looked later
-            self._stamps[int(step), int(moment)] = self.now()
+            self._stamps[int(step), int(moment), int(segment)] = self.now()
         return np.zeros((), np.int32)
 
     def finish(self, first: int, last: int, rows: int, sent: int) -> list[dict[str, Any]]:
@@ -109,19 +117,24 @@ class Recorder:
         rows, sent : int
             Rows of this worker in a step, and bytes that it sent, on average.
         """
-        sampled = sorted(step for step in self._placed if all((step, moment) in self._stamps for moment in range(3)))
+        stamps = self._stamps
+        sampled = sorted(step for step in self._placed if all((step, moment, 0) in stamps for moment in range(3)))
         middles = [(before + step + 1) // 2 if before else 1 for before, step in pairwise(sampled)]
         begins = [first, *middles]  # the first step of a run stands for itself only
         for step, begin, end in zip(sampled, begins, [*begins[1:], last], strict=False):
             epoch, asked, placed = self._placed[step]
-            computed, exchanged, ended = (self._stamps[step, moment] for moment in range(3))
-            facts = {"epoch": epoch, "step": step, "steps": end - begin}
-            free = max(self._stamps.get((step - 1, ENDED), asked), asked)  # of the step before, and of other work
+            facts: dict[str, Any] = {"epoch": epoch, "step": step, "steps": end - begin}
+            free = max(stamps.get((step - 1, ENDED, 0), asked), asked)  # of the step before, and of other work
             begun = max(free, placed)
             self.add("batch", free, begun - free, **facts)
-            self.add("step", begun, max(0.0, computed - begun), rows=rows, **facts)
-            if sent:
-                self.add("exchange", computed, exchanged - computed, bytes=sent, **facts)
-            self.add("step", exchanged, ended - exchanged, **facts)
+            segments = list(takewhile(lambda each, step=step: (step, EXCHANGED, each) in stamps, count()))  # type: ignore[misc]
+            for segment in segments:
+                computed, exchanged = stamps[step, COMPUTED, segment], stamps[step, EXCHANGED, segment]
+                own = {} if segment else {"rows": rows}
+                self.add("step", begun, max(0.0, computed - begun), **own, **facts)
+                if sent:
+                    self.add("exchange", computed, exchanged - computed, bytes=sent / len(segments), **facts)
+                begun = exchanged
+            self.add("step", begun, stamps[step, ENDED, 0] - begun, **facts)
         self._placed.clear()
         return sorted(self.events, key=lambda event: event["start"])

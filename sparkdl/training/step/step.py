@@ -30,7 +30,7 @@ from sparkdl.training.step.segments import padded_to_segments, segment_of, segme
 from sparkdl.training.step.tables import apply_update
 from sparkdl.weights import updated
 
-Clock = tuple[Callable[[int, Any], Any], int]
+Clock = tuple[Callable[[int, Any, Any], Any], int]
 
 
 class State(NamedTuple):
@@ -179,16 +179,17 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         def advance(index: Array, carry: tuple[State, Array, Any]) -> tuple[State, Array, Any]:
             state, totals, states = carry
             segment = segment_of(rows, index * length, length)
-            new, own, states = update_once(state, settings, segment, jax.random.fold_in(key, index), states)
+            own_key = jax.random.fold_in(key, index)
+            new, own, states = update_once(state, settings, segment, own_key, states, index)
             return new, totals + own, states
 
         nothing = jnp.zeros(objective.size, wide)
         return jax.lax.fori_loop(0, count, advance, (state, nothing, states))[:2]
 
     def update_once(
-        state: State, settings: Settings, rows: Rows, key: Array, states: Any = None
+        state: State, settings: Settings, rows: Rows, key: Array, states: Any = None, segment: Any = 0
     ) -> tuple[State, Array, Any]:
-        """(state, totals, states of the layers); these are None unless the rows are segments."""
+        """(state, totals, states of the layers); these are None unless the rows are a segment, of that number."""
         wide = _float_type(state.weights)
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
         cut = WORKERS if exchange.sharded and mesh.size > 1 else None
@@ -230,7 +231,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         learned = network.learned(state.weights)
         penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
         totals = objective.penalized(own.totals, penalty)
-        own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock))
+        own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock, segment))
 
         def update(params: Params, mean_gradient: Any) -> Params:
             own_pull = exchange.part(pull, jax.lax.axis_index(WORKERS), mesh.size)
@@ -246,7 +247,8 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         weights = network.constrained(weights)
         new = State(weights, agreed.params.optimizer, agreed.state, state.step)
         sent = jnp.full(1, agreed.sent * jax.lax.axis_size(WORKERS)).astype(agreed.totals.dtype)
-        totals = _stamped(objective.with_sent(agreed.totals, sent), EXCHANGED, state.step, agreed.totals, clock)
+        totals = objective.with_sent(agreed.totals, sent)
+        totals = _stamped(totals, EXCHANGED, state.step, agreed.totals, clock, segment)
         return new, totals, states
 
     def step(stacked: State, settings: Settings, rows: Rows) -> tuple[State, Array]:
@@ -316,7 +318,7 @@ def local_workers(mesh: Mesh) -> int:
     return sum(device.process_index == jax.process_index() for device in mesh.devices.flat)
 
 
-def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | None) -> Array:
+def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | None, segment: Any = 0) -> Array:
     """The totals, which are there only once `done` is and the clock has been told of the moment.
 
     The program must not order this otherwise, so the clock is given a number of each array and its answer is needed.
@@ -332,7 +334,7 @@ def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | 
 
     def told() -> Array:
         shape = jax.ShapeDtypeStruct((), jnp.int32)
-        return io_callback(lambda step, numbers: tell(moment, step), shape, step, numbers)
+        return io_callback(lambda *known: tell(moment, *known[:2]), shape, step, jnp.int32(segment), numbers)
 
     answer = jax.lax.cond(sampled, told, lambda: jnp.int32(0))
     return jnp.where(answer == 0, totals, jnp.nan)
