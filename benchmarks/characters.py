@@ -118,10 +118,10 @@ def main() -> None:
     options = race_options(
         arguments(__doc__),
         ENTRIES,
-        steps=(1, 6),
+        steps=(1, 10),  # whose rows Spark divides as evenly as those of the whole text
         learn=(8, 200),
         lesson="updates to learn by, 0 for none",
-        rounds=(1, 5),
+        rounds=(1, 4),
         data="tinyshakespeare's input.txt",
     )
     directory = data_folder(options.data, "nothing is measured")
