@@ -314,7 +314,7 @@ class Layer(Spec):
         return frozenset()
 
     def new_statistics(self, weights: Weights, kept: Any) -> Weights:
-        """The running statistics after a training step, in their place in `weights`."""
+        """The running statistics after a training step, in their place in `weights`; what is left out stays."""
         return {}
 
     def new_state(self, state: Any, kept: Any) -> Any:

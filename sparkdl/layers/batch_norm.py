@@ -97,9 +97,9 @@ class BatchNorm(Standardization):
         return frozenset({"mean", "variance"})
 
     def new_statistics(self, weights: Weights, kept: BatchStatistics | None) -> Weights:
-        old = {name: weights[name] for name in ("mean", "variance")}
         if kept is None:
-            return old
+            return {}
+        old = {name: weights[name] for name in ("mean", "variance")}
         share = jnp.where(kept.total > 0, self.momentum, 1)
         return {name: share * old[name] + (1 - share) * getattr(kept, name).astype(old[name].dtype) for name in old}
 

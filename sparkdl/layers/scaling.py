@@ -67,9 +67,6 @@ class Normalization(Layer):
     def statistics(self) -> frozenset[str]:
         return frozenset({"mean", "variance"})
 
-    def new_statistics(self, weights: Weights, kept: None) -> Weights:
-        return {name: weights[name] for name in ("mean", "variance")}
-
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
         return (x - along_channels(weights["mean"], x)) * self._factor(weights, x)

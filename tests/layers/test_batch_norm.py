@@ -141,8 +141,7 @@ def test_inference_and_a_frozen_layer_use_the_running_averages(frozen: bool, flo
     rows = {"y": (x - old["mean"]) * factor + old["bias"], "dx": dy * factor}
     if frozen:
         done = step(BatchNorm(trainable=False), values, jnp.asarray(x), jnp.asarray(dy), jnp.ones(6))
-        statistics = {name: old[name] for name in ("mean", "variance")}
-        close(done, {"rows": rows, "gradient": {}, "statistics": statistics})
+        close(done, {"rows": rows, "gradient": {}, "statistics": {}})  # those that it has stay
     else:
         y = BatchNorm().forward(values, jnp.asarray(x))
         dx = BatchNorm().delta(values, jnp.asarray(x), y, jnp.asarray(dy))

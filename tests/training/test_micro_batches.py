@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 from row_cases import rows_of
 
 from sparkdl import Network, training
-from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Relu
+from sparkdl.layers import BatchNorm, Conv, Dense, Dropout, Flatten, Layer, Normalization, Relu
 from sparkdl.layers.factored import Factored
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.step import micro_batches, step
@@ -45,6 +46,53 @@ def test_training_in_parts_equals_training_on_whole_batches(dtype: str, monkeypa
         np.testing.assert_allclose(one, other, atol=tolerance, err_msg=name)
     assert cut.history[-1].loss == pytest.approx(whole.history[-1].loss, rel=tolerance * 10)
     assert cut.history[-1].metric == pytest.approx(whole.history[-1].metric)
+
+
+def test_parts_leave_alone_what_training_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Means and variances that were learned before, which a step of three parts once gave back three times as large."""
+    monkeypatch.setattr(step, "number_of_parts", lambda *_: 3)
+    mean, variance = (0.1, -0.2, 0.3, 5.0), (1.7, 0.3, 2.0, 0.0)
+    result = training.fit(network(Normalization(mean, variance), BatchNorm(trainable=False)), IMAGES, batch_size=18)
+    np.testing.assert_array_equal(result.weights["normalization_1"]["mean"], np.float32(mean))
+    np.testing.assert_array_equal(result.weights["normalization_1"]["variance"], np.float32(variance))
+    np.testing.assert_array_equal(result.weights["batch_norm_2"]["variance"], np.ones(4))
+
+
+@dataclass(frozen=True)
+class Seen(Layer):
+    """Its rows as they are; their mean is a running statistic."""
+
+    def output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def init(self, key: Any, input_shape: Any) -> Any:
+        return {"mean": jnp.zeros(input_shape)}
+
+    def statistics(self) -> frozenset[str]:
+        return frozenset({"mean"})
+
+    def forward(self, weights: Any, x: Any) -> Any:
+        return x
+
+    def train_forward(self, weights: Any, x: Any, context: Any) -> tuple[Any, Any]:
+        return x, x.mean(axis=0)
+
+    def delta(self, weights: Any, x: Any, y: Any, dy: Any) -> Any:
+        return dy
+
+    def gradient(self, weights: Any, x: Any, y: Any, dy: Any) -> Any:
+        return {}
+
+    def new_statistics(self, weights: Any, kept: Any) -> Any:
+        return {"mean": kept}
+
+
+def test_statistics_of_parts_are_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "number_of_parts", lambda *_: 4)
+    seen = Network([Seen(), Dense(1)], input_shape=(3,))
+    x = RANDOM.normal(size=(40, 3)).astype("float32")
+    result = training.fit(seen, (x, x[:, :1]), loss="squared_error", batch_size=40, epochs=1)
+    np.testing.assert_allclose(result.weights["seen_0"]["mean"], x.mean(axis=0), rtol=1e-5)
 
 
 def test_sums_of_parts_add_arrays_and_collect_factored_rows() -> None:

@@ -226,6 +226,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
             row = jax.eval_shape(lambda one: network.read(one, dtype or wide), _one_row(rows.features))
             parts = 1 if whole else number_of_parts(network, weights, row, len(rows.weights), platform)
             own, statistics = summed_over_parts(sums, parts, rows)
+            statistics = jax.tree.map(lambda added: (added / parts).astype(added.dtype), statistics)
 
         own = own if exchange.takes_factored else multiplied(own)
         learned = network.learned(state.weights)
