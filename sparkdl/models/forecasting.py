@@ -22,6 +22,7 @@ from sparkdl.layers import (
     RepeatVector,
     Reshape,
     Subset,
+    TemporalConvNet,
 )
 from sparkdl.models.categories import vector_size
 from sparkdl.models.perceptrons import mlp
@@ -38,16 +39,17 @@ def forecaster(
     series: int | Embedding = 0,
     quantiles: int = 0,
     window: int | None = None,
-    lstm_units: Sequence[int] = (64,),
+    lstm_units: Sequence[int] | None = None,
+    filters: Sequence[int] | TemporalConvNet = (),
     units: Sequence[int] = (64,),
     dropout: float = 0.0,
     from_last: bool = True,
 ) -> Graph:
     """An LSTM over the past of a series, and a perceptron that makes all steps of the future at once of where it ends.
 
-    Beside the past it reads what is known of the future, and which series it is: one network then serves many (a global
-    model; Wen et al. 2017, "A multi-horizon quantile recurrent forecaster", has the parts). `SeriesWindows` makes the
-    columns of the same names.
+    Causal convolutions may read the past in the LSTM's place. Beside the past it reads what is known of the future, and
+    which series it is: one network then serves many (a global model; Wen et al. 2017, "A multi-horizon quantile
+    recurrent forecaster", has the parts). `SeriesWindows` makes the columns of the same names.
 
     Parameters
     ----------
@@ -69,8 +71,11 @@ def forecaster(
         itself, for SquaredError, AbsoluteError or Huber.
     window : int, optional
         Steps of the history; without it, it may have any length.
-    lstm_units : sequence of int, default (64,)
-        Of the LSTMs, one behind the other.
+    lstm_units : sequence of int, optional
+        Of the LSTMs, one behind the other; (64,) where there are no filters.
+    filters : sequence of int or TemporalConvNet, default ()
+        Of a TemporalConvNet, or such a layer, that reads the history in place of the LSTMs. Of the window it sees the
+        last `steps_seen` steps: 2 blocks see 13, 3 blocks 29, each further one twice as far.
     units : sequence of int, default (64,)
         Of the perceptron's layers before its last; see `mlp`.
     dropout : float, default 0
@@ -99,8 +104,7 @@ def forecaster(
     chosen = tuple(targets)
     if not chosen or not all(isinstance(at, int) and 0 <= at < count for at in chosen):
         raise ValueError(f"targets must be from 0 to {count - 1}, as a step has {count} values, received {targets!r}.")
-    if not lstm_units:
-        raise ValueError("lstm_units must be of one LSTM or more, received none.")
+    reading = _reading(lstm_units, filters)
     _count("quantiles", quantiles, 0)
     inputs: dict[str, tuple[Any, ...]] = {HISTORY: (window, count)}
     nodes: dict[str, Any] = {}
@@ -108,7 +112,7 @@ def forecaster(
     if isinstance(values, Normalization):
         nodes["normalized"] = (values, HISTORY)
         past = "normalized"
-    nodes["state"] = (Network([*(Lstm(size) for size in lstm_units), LastStep()]), past)
+    nodes["state"] = (Network([*reading, LastStep()]), past)
     parts = ["state"]
     if known_count := _count("known", known, 0):
         inputs[KNOWN] = (steps_ahead, known_count)
@@ -139,6 +143,20 @@ def forecaster(
     if ending:
         nodes["future"] = (Network(ending), "moved")
     return Graph(inputs, nodes, "future")
+
+
+def _reading(lstm_units: Sequence[int] | None, filters: Sequence[int] | TemporalConvNet) -> list[Layer]:
+    """The layers that go over the history."""
+    convolutional = isinstance(filters, TemporalConvNet) or bool(filters)
+    if convolutional and lstm_units is not None:
+        raise ValueError(
+            f"filters are in place of lstm_units, received both, {filters!r} and {lstm_units!r}; leave one out."
+        )
+    if convolutional:
+        return [filters if isinstance(filters, TemporalConvNet) else TemporalConvNet(filters)]
+    if lstm_units is not None and not lstm_units:
+        raise ValueError("lstm_units must be of one LSTM or more, received none.")
+    return [Lstm(size) for size in ((64,) if lstm_units is None else lstm_units)]
 
 
 def _last(chosen: tuple[int, ...], horizon: int, quantiles: int) -> list[Layer]:
