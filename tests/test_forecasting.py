@@ -106,6 +106,19 @@ def test_convolutions_see_of_the_window_what_they_say() -> None:
     assert (np.abs(found).max(axis=1) > 1e-5).tolist() == [False] * 3 + [True] * 13
 
 
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("window", [8, None])
+def test_a_relative_forecast_moves_with_the_level_of_its_targets_alone(window: int | None) -> None:
+    network = models.forecaster(3, 4, targets=(2, 0), window=window, lstm_units=(3,), units=(5,), relative=True)
+    weights, history = network.init(0), np.random.default_rng(0).normal(size=(2, 8, 3))
+    forward = jax.jit(network.forward)
+    found = np.asarray(forward(weights, history)).reshape(2, 4, 2)
+    higher = np.asarray(forward(weights, history + [7.0, 0, -3])).reshape(2, 4, 2)
+    np.testing.assert_allclose(higher, found + [-3.0, 7], atol=1e-12)
+    other = np.asarray(forward(weights, history + [0, 1.0, 0])).reshape(2, 4, 2)
+    assert np.abs(other - found).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     "reading", [{"lstm_units": (12,)}, {"filters": (16, 16, 16)}], ids=["recurrent", "convolutional"]
 )
@@ -153,6 +166,10 @@ def test_quantiles_of_waves_are_told_better_than_by_the_last_step(reading: dict[
         ({"quantiles": 0.5}, "quantiles of forecaster must be an integer of at least 0, received 0.5"),
         ({"lstm_units": ()}, "lstm_units must be of one LSTM or more, received none"),
         ({"lstm_units": (4,), "filters": (5,)}, r"filters are in place of lstm_units, received both, \(5,\) and"),
+        (
+            {"relative": True, "from_last": False},
+            "relative is of changes against the last step, but from_last is False",
+        ),
         ({"filters": (0,)}, "filters of TemporalConvNet must be a list of positive integers"),
     ],
 )

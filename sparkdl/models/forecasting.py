@@ -19,9 +19,12 @@ from sparkdl.layers import (
     Normalization,
     Parallel,
     Permute,
+    RepeatStep,
     RepeatVector,
     Reshape,
+    Scale,
     Subset,
+    Subtract,
     TemporalConvNet,
 )
 from sparkdl.models.categories import vector_size
@@ -44,6 +47,7 @@ def forecaster(
     units: Sequence[int] = (64,),
     dropout: float = 0.0,
     from_last: bool = True,
+    relative: bool = False,
 ) -> Graph:
     """An LSTM over the past of a series, and a perceptron that makes all steps of the future at once of where it ends.
 
@@ -82,7 +86,11 @@ def forecaster(
         Rate in the perceptron.
     from_last : bool, default True
         Whether what is made is how far the future is from the history's last step, to which it is added: of a series
-        that wanders this is the easier task, and goes on working at levels that training has not seen.
+        that wanders this is the easier task.
+    relative : bool, default False
+        Whether the targets' own past is read as how far it is from the last step, too, so that the network sees no
+        level: what it makes at levels that training has not seen is then what it makes at others (Zeng et al. 2023,
+        NLinear). It needs `from_last`.
 
     Returns
     -------
@@ -112,7 +120,15 @@ def forecaster(
     if isinstance(values, Normalization):
         nodes["normalized"] = (values, HISTORY)
         past = "normalized"
-    nodes["state"] = (Network([*reading, LastStep()]), past)
+    seen = past
+    if relative:
+        if not from_last:
+            raise ValueError("relative is of changes against the last step, but from_last is False; set it to True.")
+        nodes["level"] = (Network([LastStep(), _targets_only(count, chosen)]), past)
+        nodes["levels"] = (RepeatStep(), "level", past)
+        nodes["changes"] = (Subtract(), past, "levels")
+        seen = "changes"
+    nodes["state"] = (Network([*reading, LastStep()]), seen)
     parts = ["state"]
     if known_count := _count("known", known, 0):
         inputs[KNOWN] = (steps_ahead, known_count)
@@ -157,6 +173,13 @@ def _reading(lstm_units: Sequence[int] | None, filters: Sequence[int] | Temporal
     if lstm_units is not None and not lstm_units:
         raise ValueError("lstm_units must be of one LSTM or more, received none.")
     return [Lstm(size) for size in ((64,) if lstm_units is None else lstm_units)]
+
+
+def _targets_only(count: int, chosen: tuple[int, ...]) -> Layer:
+    """A layer that puts zeros where a step's numbers are no targets."""
+    kept: list[Layer] = [Subset(at, at + 1) for at in range(count)]
+    columns = [each if at in chosen else Network([each, Scale(0.0)]) for at, each in enumerate(kept)]
+    return columns[0] if count == 1 else Parallel(columns, Concatenate())
 
 
 def _last(chosen: tuple[int, ...], horizon: int, quantiles: int) -> list[Layer]:
