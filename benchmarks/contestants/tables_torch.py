@@ -1,4 +1,4 @@
-"""Networks of tables in PyTorch: a graph translated node by node, with the same weights, and a training loop."""
+"""Networks of tables and series in PyTorch: graphs translated node by node, with the same weights, and how to train."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ from sparkdl.layers import (
     Dense,
     Dropout,
     Embedding,
+    Flatten,
     HashedEmbedding,
     L2Normalize,
+    LastStep,
     Layer,
+    Lstm,
     Normalization,
+    Parallel,
     Relu,
+    RepeatStep,
+    RepeatVector,
+    Scale,
     Stack,
+    Subset,
+    Subtract,
 )
 from sparkdl.layers.base import Weights
 from sparkdl.layers.composite import Chain
@@ -31,7 +40,9 @@ Array = np.ndarray[Any, Any]
 MERGES: dict[type[Layer], Callable[..., Tensor]] = {
     Concatenate: lambda *parts: torch.cat(parts, dim=1),
     Add: lambda *parts: torch.stack(parts).sum(dim=0),
+    RepeatStep: lambda row, like: row[:, None].expand(-1, like.shape[1], -1),
     Stack: lambda *parts: torch.stack(parts, dim=1),
+    Subtract: lambda one, other: one - other,
 }
 
 
@@ -68,6 +79,36 @@ class UnitLength(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, size)."""
         return nn.functional.normalize(x)
+
+
+class Recurrent(nn.Module):
+    """An LSTM over rows of one length."""
+
+    def __init__(self, weights: Weights) -> None:
+        super().__init__()
+        inputs, units = weights["kernel"].shape[0], weights["recurrent"].shape[0]
+        self.lstm = nn.LSTM(inputs, units, batch_first=True)
+        with torch.no_grad():
+            self.lstm.weight_ih_l0.copy_(_tensor(weights["kernel"]).T)  # of gates i, f, g and o, as ours
+            self.lstm.weight_hh_l0.copy_(_tensor(weights["recurrent"]).T)
+            self.lstm.bias_ih_l0.copy_(_tensor(weights["bias"]))
+            self.lstm.bias_hh_l0.zero_().requires_grad_(False)  # ours has one bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, steps, units) of (batch, steps, inputs)."""
+        return self.lstm(x)[0]
+
+
+class Function(nn.Module):
+    """What has no weights."""
+
+    def __init__(self, compute: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.compute = compute
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the function makes of it."""
+        return self.compute(x)
 
 
 class Module(nn.Module):
@@ -118,6 +159,21 @@ def module(layer: Layer, weights: Weights) -> nn.Module:
         return nn.Dropout(layer.rate)
     if isinstance(layer, L2Normalize):
         return UnitLength()
+    if isinstance(layer, Lstm):
+        return Recurrent(weights)
+    if isinstance(layer, LastStep):
+        return Function(lambda x: x[:, -1])
+    if isinstance(layer, Flatten):
+        return nn.Flatten()
+    if isinstance(layer, RepeatVector):
+        return Function(lambda x: x[:, None].expand(-1, layer.times, *x.shape[1:]))
+    if isinstance(layer, Scale) and not layer.per_channel:
+        return Function(lambda x: x * layer.number)
+    if isinstance(layer, Parallel) and not weights:
+        branches, merge = [module(branch, {}) for branch in layer.branches], MERGES[type(layer.merge)]
+        return Function(lambda x: merge(*(branch(x) for branch in branches)))
+    if isinstance(layer, Subset):
+        return Function(lambda x: x[..., layer.start : layer.stop])
     raise ValueError(f"There is no {type(layer).__name__} here.")
 
 

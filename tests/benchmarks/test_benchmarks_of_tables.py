@@ -1,4 +1,4 @@
-"""benchmarks/adult.py and movielens.py split and measure as they say, and give PyTorch the network that we train."""
+"""benchmarks/adult.py, movielens.py and forecasts.py split and measure as they say, and give PyTorch what we train."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import adult
+import forecasts
 import movielens
 from contestants.ranking import recall, roc_area
 
@@ -100,9 +101,12 @@ TOWERS = models.two_tower({"user": 5}, {"film": 7, "genre": 3}, size=4, units=(6
 WIDE = models.wide_and_deep(
     {"city": 6, "job": 4}, Normalization((1.0, -2, 3), (4.0, 0.25, 0)), outputs=1, units=(8,), dropout=0.5
 )
+SERIES = models.forecaster(
+    Normalization((1.0, -2, 3), (4.0, 0.25, 1)), 4, known=2, window=6, **forecasts.OPTIONS, **forecasts.NETWORKS["lstm"]
+)
 
 
-@pytest.mark.parametrize("network", [TOWERS, WIDE], ids=["two towers", "wide and deep"])
+@pytest.mark.parametrize("network", [TOWERS, WIDE, SERIES], ids=["two towers", "wide and deep", "series"])
 def test_torch_computes_what_our_networks_do(network: Graph) -> None:
     torch = pytest.importorskip("torch")
     from contestants import tables_torch
@@ -172,7 +176,24 @@ def test_movielens_prints_its_figures(tmp_path: Path) -> None:
     assert figures["recall_over_als"] == pytest.approx(figures["recall_towers"] / figures["recall_als"])
 
 
-@pytest.mark.parametrize("script", ["adult.py", "movielens.py"])
+def test_forecasts_prints_its_figures(tmp_path: Path) -> None:
+    """Hours of a temperature that follows the hour of day and ends with the months of the test."""
+    times = pd.date_range("2016-07-01", periods=20 * 30 * 24, freq="h")
+    table = pd.DataFrame({"date": times}).assign(**dict.fromkeys(("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL"), 0.0))
+    table["OT"] = 20 + 8 * np.sin(2 * np.pi * times.hour / 24) + RANDOM.normal(0, 0.5, len(times))
+    table.to_csv(tmp_path / "ETTh1.csv", index=False)
+    done = run("forecasts.py", "--quick", "--data", str(tmp_path), "--json", str(tmp_path / "figures.json"))
+    assert done.returncode == 0, done.stderr
+    assert "8,593 windows to train on, 2,857 of the test months" in done.stdout
+    figures = json.loads((tmp_path / "figures.json").read_text())["figures"]
+    assert {f"ett_{name}" for name in ("mae", "mse", "conv_mae", "mae_yesterday", "mae_last")} <= figures.keys()
+    assert figures["ett_mae_yesterday"] == pytest.approx(0.5 * 2 / np.sqrt(np.pi), rel=0.02)  # of two normal draws
+    assert max(figures["ett_mae"], figures["ett_conv_mae"]) < figures["ett_mae_last"] / 2
+    if "ett_mae_torch" in figures:
+        assert figures["ett_mae_over_torch"] == pytest.approx(figures["ett_mae"] / figures["ett_mae_torch"])
+
+
+@pytest.mark.parametrize("script", ["adult.py", "forecasts.py", "movielens.py"])
 def test_without_data_nothing_is_measured(script: str) -> None:
     done = run(script, "--quick")
     assert done.returncode == 0 and "nothing is measured" in done.stdout
