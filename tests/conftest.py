@@ -170,6 +170,7 @@ SLOW = (
     "tests/test_benchmarks.py",
     "tests/test_drawing.py::test_every_text_fits_its_box[resnet18]",
     "tests/test_drawing.py::test_no_box_lies_on_another_and_no_line_on_a_box[resnet18",
+    "tests/test_forecasting.py::test_a_relative",
     "tests/test_forecasting.py::test_convolutions_see",
     "tests/test_forecasting.py::test_quantiles_of_waves",
     "tests/test_forecasting.py::test_what_it_adds",
