@@ -21,6 +21,9 @@ from sparkdl.network import BaseNetwork
 from sparkdl.training.data.batches import Rows
 
 CACHE_BYTES = 16_000_000  # that a part's rows may leave for backward, twice that of L2 and L3 caches a core
+# Or so many times the bytes of the weights, which every part reads and whose gradient it adds to. A step of 6 blocks of
+# a transformer, 43 MB, takes 1.14 of the time in parts that leave 0.7 times its weights, 1.02 at 1.4, 1.01 at 5.8.
+TIMES_WEIGHTS = 3
 
 
 def number_of_parts(network: BaseNetwork, weights: Any, row: Any, rows: int, platform: str) -> int:
@@ -54,8 +57,7 @@ def number_of_parts(network: BaseNetwork, weights: Any, row: Any, rows: int, pla
     )
     if whole:
         return 1
-    # No fewer than make up for the weights, which every part reads and whose gradient it adds to.
-    most = max(CACHE_BYTES, _bytes(weights)) // max(1, _bytes(kept))
+    most = max(CACHE_BYTES, TIMES_WEIGHTS * _bytes(weights)) // max(1, _bytes(kept))
     fewest = -(-rows // max(1, most))
     return min(range(fewest, 2 * fewest), key=lambda parts: -rows % parts)
 
