@@ -74,6 +74,12 @@ class BaseNetwork(Generating):
         return found
 
     @property
+    def most_steps(self) -> dict[str, int]:
+        """Of the input of rows of any length, if there is one alone, how many steps they may have."""
+        inputs, most = [name for name, shape in self.input_shapes.items() if is_ragged(shape)], self.longest()
+        return {inputs[0]: most} if len(inputs) == 1 and most is not None else {}
+
+    @property
     def strings(self) -> dict[str, Strings]:
         """Of the inputs that may be strings, how these become integers."""
         named = zip(self.input_shapes, self.readers, strict=True)

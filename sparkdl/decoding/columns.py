@@ -14,7 +14,7 @@ from sparkdl.arrays import Array
 from sparkdl.decoding.arrow_types import depth_of, is_binary, is_image, is_list
 from sparkdl.decoding.catalyst import unpack_column
 from sparkdl.decoding.images import decode_bytes, decode_images
-from sparkdl.decoding.layout import CATEGORY, KINDS, NULL, VALID, WIDTH, Cut, Decoded, Layout
+from sparkdl.decoding.layout import CATEGORY, KINDS, NULL, STEPS, VALID, WIDTH, Cut, Decoded, Layout
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
 from sparkdl.decoding.ragged_rows import RaggedRows, cut_lists
 from sparkdl.decoding.splitting import split_strings
@@ -79,10 +79,17 @@ def _ragged(column: pa.Array, layout: Layout) -> Decoded:
     bad = np.flatnonzero(steps.status)[::-1]
     status = np.where(lengths < 0, NULL, VALID).astype(np.uint8)
     status[row_of[bad]] = steps.status[bad]  # that of the first, which comes last
+    if layout.most_steps is not None:
+        status[(status == VALID) & (lengths > layout.most_steps)] = STEPS
     whole = status == VALID
     values = RaggedRows(steps.values[whole[row_of]], np.where(whole, lengths, 0))
 
     def problem(row: int) -> str:
+        if status[row] == STEPS:
+            return (
+                f"{layout.subject} must hold at most {layout.most_steps} steps a row, as many as the network's "
+                f"positions tell apart, received {lengths[row]}; cut rows by maxLength={layout.most_steps}"
+            )
         wrong = bad[row_of[bad] == row]
         return steps.problem(int(wrong[-1])) if len(wrong) else f"{layout.subject} holds {KINDS[status[row]]}"
 

@@ -24,8 +24,9 @@ KINDS = (
     "undecodable image",
     "no integer",
     "no category",
+    "too many steps",
 )
-VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE, FRACTION, CATEGORY = range(len(KINDS))
+VALID, NULL, NAN, INFINITY, WIDTH, SIZE, IMAGE, FRACTION, CATEGORY, STEPS = range(len(KINDS))
 RESIZES = ("nearest", "bilinear", "bicubic", "lanczos")  # Pillow's filters
 STORAGES = ("pixels", "files")
 SIDES = ("right", "left")  # on which rows of any length are cut
@@ -71,6 +72,8 @@ class Layout:
         The most steps that a row of any length keeps.
     truncation_side : str
         Where longer ones lose steps, one of `SIDES`: right is their end.
+    most_steps : int or None
+        The most that a row of any length may have, as the network tells no more apart.
     rows : tuple, optional
         Where the layout is that of a step, the shape of the rows, which are of any length.
     """
@@ -88,6 +91,7 @@ class Layout:
     strings: Strings | None = None
     max_length: int | None = None
     truncation_side: str = "right"
+    most_steps: int | None = None
     rows: tuple[Any, ...] | None = None
 
     @classmethod

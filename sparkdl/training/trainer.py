@@ -125,6 +125,12 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
                 f"{network.tables[name]!r}, received {numbers[outside][0]}; index them so, give the layer more "
                 "rows, or unknown=True."
             )
+    for name, most in network.most_steps.items():
+        if (received := features[name].longest) > most:
+            raise ValueError(
+                f"{name!r} must hold at most {most} steps a row, as many as the network's positions tell apart, "
+                f"received {received}; cut rows before, or raise the length of LearnedPositions."
+            )
     labels = plan.objective.encode(_labels(labels, features, network), network.output_shapes)
     shard = Shard.from_arrays(features, labels, *weights)
     whole = shard.chunks[0]

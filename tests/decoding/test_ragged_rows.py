@@ -79,6 +79,18 @@ def test_a_bad_step_spoils_its_row_alone(
     assert decoded.problem(1).startswith(sentence)
 
 
+def test_a_row_of_more_steps_than_the_network_tells_apart_is_marked() -> None:
+    layout = replace(IDS, most_steps=2)
+    given = pa.array([[1, 2], [1, 2, 3], [], [1, None, 3]])
+    decoded = decode_features([given], layout)
+    assert statuses(decoded) == ["valid", "too many steps", "valid", "null"]
+    assert lists(decoded) == [[1, 2], [], [], []]
+    assert decoded.problem(1).startswith("featuresCol 'x' must hold at most 2 steps a row, ")
+    assert decoded.problem(1).endswith("received 3; cut rows by maxLength=2")
+    decoded = decode_features([given], replace(layout, max_length=2))
+    assert statuses(decoded) == ["valid", "valid", "valid", "null"]
+
+
 def test_strings_are_hashed() -> None:
     words = pa.array([["a", "b"], [], ["a"]])
     decoded = decode_features([words], Layout(("x",), (None,), "int32", strings=Hashing()))

@@ -14,7 +14,16 @@ from pyspark.sql.types import ArrayType, IntegerType, StructField, StructType
 from spark_cases import arrays, same_bits
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Graph, Network, register_function
-from sparkdl.layers import Concatenate, Dense, EmbeddingBag, HashedEmbeddingBag, LastStep, SimpleRnn
+from sparkdl.layers import (
+    Concatenate,
+    Dense,
+    EmbeddingBag,
+    HashedEmbeddingBag,
+    LastStep,
+    LearnedPositions,
+    SimpleRnn,
+    TimeMean,
+)
 
 MOST, COUNT = 3, 40
 NETWORK = Network([SimpleRnn(3), LastStep(), Dense(2)], input_shape=(None, 2))
@@ -104,6 +113,20 @@ def test_a_stream_is_cut_too(
     expected = scoring.setMaxLength({}).setFeaturesCol("left").transform(rows)
     found = [frame.select("id", "rawPrediction").orderBy("id").collect() for frame in (spark.table("cut"), expected)]
     assert found[0] == found[1]
+
+
+def test_rows_of_more_steps_than_positions_tell_apart_cannot_be_used(rows: DataFrame) -> None:
+    network = Network([LearnedPositions(MOST), TimeMean(), Dense(2)], input_shape=(None, 2))
+    message = f"featuresCol 'series' must hold at most {MOST} steps a row, .* cut rows by maxLength={MOST}"
+    with pytest.raises(Exception, match=message):
+        classifier(network=network).fit(rows)
+    model = classifier(network=network, handleInvalid="skip").fit(rows)
+    assert model.summary.skipped == {"too many steps": LONGER}
+    kept = model.setHandleInvalid("keep").transform(rows)
+    assert {row.id for row in kept.where("prediction is null").collect()} == {
+        at for at, length in enumerate(LENGTHS) if length > MOST
+    }
+    assert model.setMaxLength(MOST).transform(rows).where("prediction is null").count() == 0
 
 
 def test_inputs_of_a_graph_are_cut_each_to_its_own_length(spark: SparkSession) -> None:

@@ -16,7 +16,18 @@ from row_cases import rows_of
 
 from sparkdl import Graph, Network, training
 from sparkdl.decoding.ragged_rows import RaggedRows, common_steps, rounded_steps
-from sparkdl.layers import Concatenate, Dense, EmbeddingBag, HashedEmbeddingBag, Layer, Ragged, Tanh
+from sparkdl.layers import (
+    Concatenate,
+    Dense,
+    Embedding,
+    EmbeddingBag,
+    HashedEmbeddingBag,
+    Layer,
+    LearnedPositions,
+    Ragged,
+    Tanh,
+    TimeMax,
+)
 from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD, AdaGrad, Optimizer
 from sparkdl.training import Checkpoints, Training
@@ -174,6 +185,14 @@ def test_rows_that_are_longer_in_validation_than_in_training_are_scored() -> Non
 def test_rows_that_do_not_fit_are_refused(rows: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         training.fit(NETWORK, (rows, np.zeros(2)), loss="squared_error")
+
+
+def test_rows_of_more_steps_than_positions_tell_apart_are_refused() -> None:
+    network = Network([Embedding(9, 2), LearnedPositions(4), TimeMax(), Dense(1)], input_shape=(None,))
+    given: dict[str, Any] = {"loss": "squared_error", "epochs": 1, "batch_size": 2}
+    training.fit(network, ([[1, 2, 3, 4], []], [[0.0], [1.0]]), **given)
+    with pytest.raises(ValueError, match="'features' must hold at most 4 steps a row, .* received 5; cut rows before"):
+        training.fit(network, ([[1, 2, 3, 4, 5], []], [[0.0], [1.0]]), **given)
 
 
 def test_it_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path: Path) -> None:

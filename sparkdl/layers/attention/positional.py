@@ -73,9 +73,10 @@ class LearnedPositions(Positions):
     Parameters
     ----------
     length : int
-        Steps that a row may have. Rows of a fixed length above it are refused; of rows of any length, those beyond it
-        give NaN in the steps that have no vector, as nothing better can be told while a program runs: have rows cut
-        before, by the `maxLength` of estimators and models.
+        Steps that a row may have. Longer rows of a fixed length are refused when the network is built. Of an input of
+        rows of any length, if the network has one such alone, longer ones are refused by `training.fit`, and go where
+        `handleInvalid` says in Spark, unless they are cut, by `maxLength`. Else the steps that have no vector give
+        NaN, as nothing better can be told while a program runs.
     initializer : Initializer or str, default TruncatedNormal(0.02)
         Of the table.
 

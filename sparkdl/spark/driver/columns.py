@@ -241,6 +241,7 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
             strings=network.strings.get(part),
             max_length=lengths.get(part),
             truncation_side=stage.getTruncationSide(),
+            most_steps=network.most_steps.get(part),
         )
         most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
         layouts[part] = replace(layout, most_pixels=most)

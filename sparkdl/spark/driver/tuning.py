@@ -67,7 +67,13 @@ def _shapes(network: BaseNetwork) -> list[Any] | None:
     try:
         shapes = [*network.input_shapes.items()], [*network.output_shapes.items()]
         strings = [[name, how.to_json()] for name, how in sorted(network.strings.items())]
-        return [*shapes, sorted(network.integers), sorted(network.limits.items()), strings]
+        return [
+            *shapes,
+            sorted(network.integers),
+            sorted(network.limits.items()),
+            sorted(network.most_steps.items()),
+            strings,
+        ]
     except ValueError:
         return None
 
