@@ -88,7 +88,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert len(accuracies) == 4 and min(accuracies) > 0.85
     assert float(stepped[1].split()[0]) > 0.5 and stepped[1].endswith(" 3")  # fill and programs
     assert "to be" in stepped[-4] and " the " in stepped[-3] and stepped[-1] == "125 (6,)"
-    assert any(line.startswith("1.0") for line in read) and read[-1] == "you won free cash"
+    assert any(line.startswith("1.0") for line in read) and "you won free cash" in read
     assert "[UNK]" in "".join(read)
     errors = next(line.split() for line in forecast if re.fullmatch(r"[\d.]+ [\d.]+", line))
     assert float(errors[0]) < float(errors[1]) / 2  # of the network, and of the last step
