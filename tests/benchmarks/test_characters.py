@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,8 @@ def test_it_writes_the_figures_it_promises(tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("\n\n".join([TEXT] * 20))
     command = [sys.executable, characters.__file__, "--quick", "--learn", "2", "--data", str(tmp_path)]
     command += ["--json", str(tmp_path / "figures.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # programs that run a few times
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert "it writes: ROMEO:" in done.stdout
     figures = json.loads((tmp_path / "figures.json").read_text())["figures"]
