@@ -18,13 +18,12 @@ Figures, means over 3 seeds: `auc`, `accuracy`, `auc_torch`, `accuracy_torch`, `
 
 from __future__ import annotations
 
-import argparse
 import gzip
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from contestants.data import data_file, data_folder
+from contestants.data import data_file, data_folder, parse
 from contestants.ranking import roc_area
 from pyspark.ml import Pipeline
 from pyspark.ml.classification import GBTClassifier, LogisticRegression
@@ -32,7 +31,7 @@ from pyspark.ml.feature import OneHotEncoder, StringIndexer, VectorAssembler
 from pyspark.ml.functions import vector_to_array
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from reporting import arguments, has_torch, write
+from reporting import has_torch, write
 
 from sparkdl import DeepClassifier, Graph, models
 from sparkdl.layers.base import Weights
@@ -181,22 +180,9 @@ def compared(found: dict[str, list[Found]]) -> dict[str, float]:
     return figures
 
 
-def parse() -> argparse.Namespace:
-    """The options."""
-    parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of adult.data and adult.test")
-    parser.add_argument("--seeds", type=int, metavar="N", help="fits of each network (default: 3; quick: 1)")
-    parser.add_argument("--validate", action="store_true", help="test on a fifth of adult.data")
-    options = parser.parse_args()
-    if options.seeds is not None and options.seeds < 1:
-        parser.error("--seeds must be at least 1.")
-    return options
-
-
 def main() -> None:
     """Measure, print, write."""
-    options = parse()
+    options = parse(__doc__, "adult.data and adult.test", "test on a fifth of adult.data", seeds=True)
     directory = data_folder(options.data, "nothing is measured")
     if directory is None:
         return

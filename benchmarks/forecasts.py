@@ -20,16 +20,15 @@ Figures, in degrees (squared for mse), means over 3 seeds (one with --quick): `e
 
 from __future__ import annotations
 
-import argparse
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from contestants.data import data_folder
+from contestants.data import data_folder, parse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from reporting import arguments, has_torch, write
+from reporting import has_torch, write
 
 from sparkdl import DeepEstimator, Graph, datasets, models
 from sparkdl.layers.base import Weights
@@ -154,18 +153,9 @@ def figures_of(found: dict[str, list[Found]]) -> dict[str, float]:
     return figures
 
 
-def parse() -> argparse.Namespace:
-    """The options."""
-    parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of ETTh1.csv")
-    parser.add_argument("--validate", action="store_true", help="test on the months of validation")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Fit, test, print, write."""
-    options = parse()
+    options = parse(__doc__, "ETTh1.csv", "test on the months of validation")
     directory = data_folder(options.data, "nothing is measured")
     if directory is None:
         return

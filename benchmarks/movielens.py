@@ -24,7 +24,6 @@ Figures, of the towers means over 3 seeds: `recall` with the suffixes `_towers`,
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,11 +32,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from contestants.data import data_file, data_folder
+from contestants.data import data_file, data_folder, parse
 from contestants.ranking import recall
 from pyspark.ml.recommendation import ALS
 from pyspark.sql import DataFrame, SparkSession
-from reporting import arguments, has_torch, write
+from reporting import has_torch, write
 
 from sparkdl import DeepEstimator, DeepModel, Graph, models
 from sparkdl.layers import Embedding
@@ -227,18 +226,9 @@ def neighbours(found: Likes) -> Array:
     return liked @ cosines
 
 
-def parse() -> argparse.Namespace:
-    """The options."""
-    parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of ratings.csv and movies.csv")
-    parser.add_argument("--validate", action="store_true", help="recommend what comes before the last fifth")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Measure, print, write."""
-    options = parse()
+    options = parse(__doc__, "ratings.csv and movies.csv", "recommend what comes before the last fifth")
     directory = data_folder(options.data, "nothing is measured")
     if directory is None:
         return

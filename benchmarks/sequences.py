@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from contestants.data import data_file, data_folder
+from contestants.data import data_file, data_folder, parse
 from pyspark.sql import DataFrame, SparkSession
-from reporting import arguments, has_torch, write
+from reporting import has_torch, write
 
 from sparkdl import DeepClassifier, Network
 from sparkdl.layers import Bidirectional, Dense, Dropout, LastStep, Layer, Lstm, Normalization, TimeMean
@@ -149,9 +149,7 @@ def trained_by_torch(task: Task, weights: dict[str, Any], seed: int) -> float:
 
 def main() -> None:
     """Fit, test, print, write."""
-    parser = arguments(__doc__)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of japanese-vowels and synthetic-control")
-    options = parser.parse_args()
+    options = parse(__doc__, "japanese-vowels and synthetic-control")
     directory = data_folder(options.data, "nothing is measured")
     if directory is None:
         return

@@ -20,17 +20,15 @@ own.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from contestants.data import data_folder
+from contestants.data import data_folder, parse
 from pyspark.sql import DataFrame, SparkSession
-from reporting import arguments, has_torch, write
+from reporting import has_torch, write
 
 from sparkdl import DeepClassifier, Network, datasets, models
 from sparkdl.layers import Embedding
@@ -127,22 +125,9 @@ def f1(found: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> float:
     return float(2 * (found & labels).sum() / (found.sum() + labels.sum()))
 
 
-def parse() -> argparse.Namespace:
-    """The options."""
-    parser = arguments(__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of sms-spam")
-    parser.add_argument("--seeds", type=int, metavar="N", help="fits of each network (default: 3; quick: 1)")
-    parser.add_argument("--validate", action="store_true", help="test on a fifth of the training rows")
-    options = parser.parse_args()
-    if options.seeds is not None and options.seeds < 1:
-        parser.error("--seeds must be at least 1.")
-    return options
-
-
 def main() -> None:
     """Fit, test, print, write."""
-    options = parse()
+    options = parse(__doc__, "sms-spam", "test on a fifth of the training rows", seeds=True)
     directory = data_folder(options.data, "nothing is measured")
     if directory is None:
         return

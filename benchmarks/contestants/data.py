@@ -1,10 +1,39 @@
-"""Where the data sets that a benchmark reads lie."""
+"""Where the data sets that a benchmark reads lie, and the options of those that learn from them."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
+from reporting import arguments
+
 from sparkdl import datasets
+
+
+def parse(description: str | None, files: str, validate: str = "", seeds: bool = False) -> argparse.Namespace:
+    """The options of a benchmark that learns.
+
+    Parameters
+    ----------
+    description : str or None
+    files : str
+        What the folder of --data holds.
+    validate : str, optional
+        What --validate does, if there is to be such an option.
+    seeds : bool, default False
+        Whether --seeds says how often it learns.
+    """
+    parser = arguments(description)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--data", type=Path, metavar="DIR", help=f"folder of {files}")
+    if seeds:
+        parser.add_argument("--seeds", type=int, metavar="N", help="fits of each network (default: 3; quick: 1)")
+    if validate:
+        parser.add_argument("--validate", action="store_true", help=validate)
+    options = parser.parse_args()
+    if seeds and options.seeds is not None and options.seeds < 1:
+        parser.error("--seeds must be at least 1.")
+    return options
 
 
 def data_folder(given: Path | None, otherwise: str) -> Path | None:

@@ -178,6 +178,14 @@ def require_finite(scores: Array) -> Array:
     return scores.astype(np.float64)
 
 
+def require_finite_labels(labels: Any) -> Array:
+    """The labels in float64; ValueError for NaN or infinity."""
+    labels = np.asarray(labels, np.float64)
+    if not np.isfinite(labels).all():
+        raise ValueError("Labels must be finite, received NaN or infinity; remove or replace such rows.")
+    return labels
+
+
 def require_rows(rows: int) -> None:
     """ValueError if nothing was counted."""
     if not rows:

@@ -15,6 +15,7 @@ from sparkdl.evaluation.base import (
     counted,
     mean_or_none,
     require_finite,
+    require_finite_labels,
     require_rows,
 )
 from sparkdl.specs import Spec
@@ -123,9 +124,7 @@ class QuantileMeasures(SummingAccumulator):
                 "position."
             )
         weights, (predictions, labels, losses) = counted(weights, len(predictions), predictions, labels, losses)
-        predictions, labels = require_finite(predictions).reshape(-1, *shape), np.asarray(labels, np.float64)[..., None]
-        if not np.isfinite(labels).all():
-            raise ValueError("Labels must be finite, received NaN or infinity; remove or replace such rows.")
+        predictions, labels = require_finite(predictions).reshape(-1, *shape), require_finite_labels(labels)[..., None]
         if not len(weights):
             return self
         lack, quantiles = labels - predictions, np.array(self._quantiles)

@@ -15,6 +15,7 @@ from sparkdl.evaluation.base import (
     counted,
     mean_or_none,
     require_finite,
+    require_finite_labels,
     require_rows,
 )
 from sparkdl.specs import Spec
@@ -128,9 +129,7 @@ class RegressionMeasures(Accumulator):
                 f"{labels.shape}; give one label an output."
             )
         weights, (predictions, labels, losses) = counted(weights, len(predictions), predictions, labels, losses)
-        predictions, labels = require_finite(predictions), np.asarray(labels, np.float64)
-        if not np.isfinite(labels).all():
-            raise ValueError("Labels must be finite, received NaN or infinity; remove or replace such rows.")
+        predictions, labels = require_finite(predictions), require_finite_labels(labels)
         if not len(weights):
             return self
         part = type(self)(self._outputs)
