@@ -5,8 +5,8 @@
 An LSTM and a GRU of 64 rows of 128 steps, 256 numbers to 256, and ("small") of 32 rows of 60 steps, 12 numbers to 64;
 an encoder of 6 blocks of a transformer, 32 rows of 128 steps of 384 numbers, 12 heads. All in float32. Forward is as at
 inference, `train` is forward with dL/dx and dL/dweights, each one call. PyTorch runs eagerly and by torch.compile, on
-the same weights and rows; the faster of the two counts. The contestants take turns; medians. Memory, once freed, stays
-with the process, so that no time holds the first touch of new pages.
+the same weights and rows; the faster of the two counts. The contestants take turns; medians. Memory is as a
+fit's workers have it (see `layers_machine.limit`).
 
 Figures: for `lstm`, `gru`, `lstm_small`, `gru_small` and `encoder`, `<case>_<kernel>_ms`, `_over_torch` (the ratio of
 ours to theirs), `_torch_ms` and `_torch_compiled_ms`.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import os
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,24 +16,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from sparkdl.spark.tasks.environment import TRAINING_MEMORY, TUNABLES
+
 Calls = dict[str, Callable[[], Any]]
 TURN_S = 0.003  # a turn repeats its call for so long, or once
-MALLOC = {-1: -1, -4: 0, -8: 1}  # glibc's M_TRIM_THRESHOLD never, M_MMAP_MAX none, M_ARENA_MAX one for all threads
 
 
 def limit(threads: int) -> None:
     """Keep this process to so many cores, and JAX, which has not started yet, to as many threads on the CPU.
 
-    Memory, once freed, stays with the process, so that nobody's time holds the first touch of new pages, which for a
-    large array takes longer than most kernels do (glibc only).
+    Memory is as a fit's workers have it, for everybody; glibc is told as a program starts, so this starts anew. Once
+    freed, it stays with the process, so that nobody's time holds the first touch of new pages, which for a large array
+    takes longer than most kernels do; and it comes in pages of 2 MiB, where the system has them.
     """
+    if TUNABLES not in os.environ:
+        os.execve(sys.executable, sys.orig_argv, os.environ | {TUNABLES: TRAINING_MEMORY})
     os.environ["PJRT_NPROC"] = str(threads)
     jax.config.update("jax_platforms", "cpu")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
-        for parameter, value in MALLOC.items():
-            mallopt(parameter, value)
 
 
 def medians(calls: Calls, rounds: int) -> dict[str, float]:

@@ -24,7 +24,7 @@ from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
-from sparkdl.training.group.collectives import from_first, meet, summed
+from sparkdl.training.group.collectives import from_worker, meet, summed
 from sparkdl.training.options import Training
 from sparkdl.training.records.logs import LogWriter, NullWriter
 from sparkdl.training.records.meter import Means, Meter, Report, means_of
@@ -411,7 +411,7 @@ class _Group:
                     f"code is the same could not be told of {', '.join(run.unknown)}; name another directory if "
                     "that has changed."
                 )
-        data = from_first(data, self.mesh)
+        data = from_worker(data, 0, self.mesh)
         if data is None:
             return
         meta, arrays = decode(data)

@@ -41,7 +41,7 @@ class Job:
         names start with the number of the run; perhaps `initial-N.npz`, weights that run N starts from.
     rank : int
     rows, validation_rows : list of int
-        Rows of every worker, in the order of ranks.
+        Rows in every worker's shards, in the order of ranks.
     addresses : list of str
         The numeric address of every worker's machine, in the order of ranks.
     port : int
@@ -50,6 +50,8 @@ class Job:
         How long to wait for the others at the start.
     steps : dict of int
         To how many steps all workers pad rows of any length, by part of the features that has such.
+    even : bool
+        Whether those that have more rows than others hand some on before they train.
     """
 
     trainings: list[dict[str, Any]]
@@ -61,6 +63,7 @@ class Job:
     port: int
     start_seconds: float
     steps: dict[str, int] = field(default_factory=dict)
+    even: bool = True
 
 
 class Events:
@@ -85,7 +88,8 @@ def run(job: Job, events: Events) -> None:
     import jax
 
     from sparkdl.classes import CLASSES, install
-    from sparkdl.training.data.shard_file import open_shard
+    from sparkdl.training.data.batches import even_shares
+    from sparkdl.training.group.balance import shared_shard
     from sparkdl.training.group.joining import join
     from sparkdl.training.options import Training
     from sparkdl.training.resumption import Share
@@ -99,12 +103,12 @@ def run(job: Job, events: Events) -> None:
     if (directory / CLASSES).exists():  # read now, as constants of theirs may be JAX's, of which joining is to be first
         install((directory / CLASSES).read_bytes())
     plans = [Training.from_json(training) for training in job.trainings]
+    shares = []
+    for name, held in ((TRAINING, job.rows), (VALIDATION, job.validation_rows)):
+        rows = even_shares(held) if job.even else tuple(held)
+        shard = shared_shard(directory / name, held, rows, job.rank, mesh)
+        shares.append(Share([shard.padded_to(job.steps)], rows, job.rank))
     events.send("joined", seconds=time.perf_counter() - joining, device=mesh.devices.flat[job.rank].device_kind)
-
-    shares = [
-        Share([open_shard(directory / name).padded_to(job.steps)], tuple(rows), job.rank)
-        for name, rows in ((TRAINING, job.rows), (VALIDATION, job.validation_rows))
-    ]
     report = (lambda message: events.send("progress", **message)) if job.rank == 0 else None
     initial = [_initial(directory / INITIAL.format(number)) for number in range(len(plans))]
     results = train_all(plans, shares[0], shares[1], mesh, report, initial)

@@ -63,6 +63,7 @@ def fit(session: SparkSession, **params: Any) -> dict[str, Any]:
         "span": None if events.empty else float((events["start"] + events["seconds"]).max()),  # from the first start
         "weights": digest(model.weights),
         "hosts": [worker["host"] for worker in model.summary.workers],
+        "rows": [worker["rows"] for worker in model.summary.workers],
         "resumed": model.summary.resumedFrom,
         "seconds": time.time() - began,
     }

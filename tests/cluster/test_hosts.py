@@ -15,6 +15,7 @@ def test_a_fit_on_hosts_gives_the_weights_of_a_fit_on_one_machine(driver: Driver
     here = laptop.run("fit", numWorkers=workers, maxIter=3)
     assert there["weights"] == here["weights"]
     assert len(set(there["hosts"])) == workers
+    assert max(there["rows"]) - min(there["rows"]) <= 1  # some came from one host to another
 
 
 def test_a_model_lives_on_hosts_as_on_one_machine(driver: Driver, laptop: Driver, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pyarrow as pa
 import pytest
 from jax.sharding import Mesh
 
@@ -27,7 +28,7 @@ from sparkdl.launch.child import Child, WorkerError
 from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
 from sparkdl.training import Training, fit
 from sparkdl.training.data.batches import Rows
-from sparkdl.training.data.shard_file import ShardWriter, open_shard
+from sparkdl.training.data.shard_file import ShardWriter, open_shard, stored_batches
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.records import meter, pulse, recorder
@@ -67,6 +68,25 @@ def jobs(directory: Path, plan: Training, rows: tuple[int, ...], held_out: tuple
                 write_shard(own / name, count)
             made.append(Job([plan.to_json()], str(own), rank, list(rows), list(held_out), addresses, port, 60.0))
         yield made
+
+
+def dealt(folder: Path, name: str, held: tuple[int, ...]) -> Share:
+    """What all workers hold once those with too many rows have given away those of the largest keys."""
+    each, over = divmod(sum(held), len(held))
+    fullest = sorted(range(len(held)), key=lambda rank: -held[rank])[:over]
+    shares = tuple(each + (rank in fullest) for rank in range(len(held)))
+    own, spare = {}, []
+    for rank, share in enumerate(shares):
+        (batch,) = stored_batches(folder / str(rank) / name)
+        batch = batch.sort_by("key")
+        own[rank] = [batch[:share]]
+        spare += [batch[at : at + 1] for at in range(share, len(batch))]
+    for rank, share in enumerate(shares):
+        while sum(map(len, own[rank])) < share:
+            own[rank].append(spare.pop(0))
+        with pa.ipc.new_file(str(folder / f"{rank}-{name}"), own[rank][0].schema) as writer:
+            writer.write_table(pa.Table.from_batches(own[rank]))
+    return Share([open_shard([folder / f"{rank}-{name}"]) for rank in range(len(held))], shares, 0)
 
 
 def run_all(
@@ -119,10 +139,7 @@ def test_processes_train_as_one_with_as_many_devices(
     with jobs(tmp_path, plan, rows, LENGTHS[rows]) as made:
         (first, second, *_), _ = run_all(made)
     mesh = Mesh(np.array(jax.local_devices()[: len(rows)]), (WORKERS,))
-    shares = [
-        Share([open_shard(tmp_path / str(rank) / name) for rank in range(len(rows))], lengths, 0)
-        for name, lengths in ((TRAINING, rows), (VALIDATION, LENGTHS[rows]))
-    ]
+    shares = [dealt(tmp_path, TRAINING, rows), dealt(tmp_path, VALIDATION, LENGTHS[rows])]
     expected = train(plan, *shares, mesh)
     with np.load(tmp_path / "0" / WEIGHTS) as weights:
         assert set(weights) == {f"0/{name}" for name, _ in named_arrays(expected.weights)}

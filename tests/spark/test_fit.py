@@ -177,6 +177,18 @@ def test_workers_may_have_no_rows_at_all(spark: SparkSession) -> None:
     assert sum(worker["rows"] for worker in model.summary.workers) == 2
 
 
+def test_rows_that_are_alike_are_shared_evenly(spark: SparkSession) -> None:
+    """Their hash is one, and so is the worker to which it gives them all."""
+    chosen = np.repeat([0, int(np.argmax(LABELS != LABELS[0]))], [30, 1])
+    features, labels = FEATURES[chosen], LABELS[chosen]
+    model = classifier(numWorkers=3, batchSize=64, computeDtype="float64").fit(
+        spark.createDataFrame(table(features, labels))
+    )
+    assert sorted(worker["rows"] for worker in model.summary.workers) == [10, 10, 11]
+    expected, _ = descended(initial(NETWORK, 5, "float64"), features, labels, 0.5, 3)
+    assert_close(arrays(model), expected, 1e-12)
+
+
 def test_no_epoch_gives_the_initial_weights(rows: DataFrame) -> None:
     model = classifier(maxIter=0).fit(rows)
     assert_close(arrays(model), initial(NETWORK, 5, "float32"), 1e-6)

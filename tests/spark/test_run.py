@@ -69,11 +69,13 @@ def test_it_stops_early_and_returns_its_best_weights(model: Any) -> None:
 def test_the_timeline_holds_every_phase_of_every_worker(model: Any, tmp_path: Path) -> None:
     timeline = model.summary.timeline
     assert timeline[timeline["rank"] == 0]["phase"].drop_duplicates().tolist()[-1] == "return"
+    trained_on = [worker["rows"] for worker in model.summary.workers]
+    assert timeline[timeline["phase"] == "read"]["rows"].sum() >= sum(trained_on)
+    assert max(trained_on) - min(trained_on) <= 1  # whatever each of them read
     for rank in (0, 1):
         own = timeline[timeline["rank"] == rank]
         assert set(own["phase"]) - {"return"} == set(PHASES)
-        trained, told = own[own["phase"] == "step"], model.summary.workers[rank]["rows"]
-        assert own[own["phase"] == "read"]["rows"].item() >= told > 0
+        trained = own[own["phase"] == "step"]
         assert trained[trained["rows"].notna()]["steps"].sum() == sum(epoch.steps for epoch in model.summary.history)
     assert (timeline["seconds"] >= 0).all()
     timeline.save_html(tmp_path / "timeline.html")

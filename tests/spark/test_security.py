@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,6 +68,19 @@ def test_a_fit_is_refused_before_its_job(rows: DataFrame, settings: dict[str, st
     settings[REQUIRED] = "true"
     with pytest.raises(ValueError, match=f"{REQUIRED} is true"):
         DeepClassifier(network=NETWORK, maxIter=1, numWorkers=2).fit(rows)
+
+
+@pytest.mark.parametrize("secret", ["true", "false"])
+def test_rows_stay_on_connections_that_spark_protects(
+    secret: str, rows: DataFrame, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings["spark.authenticate"] = secret
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DeepClassifier(network=NETWORK, maxIter=1, numWorkers=2).fit(rows)
+    first, second = (worker["rows"] for worker in model.summary.workers)
+    assert first + second == rows.count()
+    assert (abs(first - second) <= 1) == (secret == "false")
 
 
 @pytest.mark.parametrize("server", ["127.0.0.1", "::1", "[::1]", "no such host"])

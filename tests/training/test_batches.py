@@ -141,7 +141,7 @@ def test_a_shard_on_disk_gives_what_was_written_in_the_order_of_keys(
     for part in np.split(np.arange(count), np.cumsum(sizes)[:-1]) if sizes else []:
         writer.append(chosen(rows, part), keys[part])
     writer.close()
-    shard = open_shard(tmp_path / "shard.arrow")
+    shard = open_shard([tmp_path / "shard.arrow"])
     assert writer.rows == len(shard) == count
     every = shard.take(np.arange(count), count)
     for got, written in zip(every.each().values(), rows.each().values(), strict=True):
@@ -170,7 +170,7 @@ def test_a_shard_of_image_files_gives_their_pixels_when_they_are_taken(
         writer.append(rows(which), -np.arange(7)[which])
     writer.close()
     assert writer.bytes < len(b"".join(files)) + 7 * 100
-    shard = open_shard(tmp_path / "shard")
+    shard = open_shard([tmp_path / "shard"])
     taken = shard.take(np.array([0, 6, 3, 2]), 5)
     np.testing.assert_array_equal(taken.labels["label"], [6, 0, 3, 4, 0])
     np.testing.assert_array_equal(taken.features["features"], [*pixels[[6, 0, 3, 4]], np.zeros((4, 5, 3))])
@@ -198,7 +198,7 @@ def test_arrival_order_does_not_matter(tmp_path: Path) -> None:
         for chunk in np.split(arrival, 3):
             writer.append(rows_of(np.zeros((3, 1)), labels[chunk], np.ones(3)), keys[chunk])
         writer.close()
-        taken.append(open_shard(tmp_path / name).take(np.array([0, 8, 4, 4, 1]), 6).labels["label"])
+        taken.append(open_shard([tmp_path / name]).take(np.array([0, 8, 4, 4, 1]), 6).labels["label"])
     np.testing.assert_array_equal(taken, [[4, 2, 8, 8, 3, 0]] * 2)
 
 
@@ -209,7 +209,7 @@ def test_an_open_shard_is_a_view_of_the_file(tmp_path: Path) -> None:
             rows_of(np.full((8, 4), first, "uint8"), np.arange(8, dtype="int32"), np.ones(8)), np.arange(8) + first
         )
     writer.close()
-    for chunk in open_shard(tmp_path / "shard").chunks:
+    for chunk in open_shard([tmp_path / "shard"]).chunks:
         for part in chunk.each().values():
             assert not part.flags.owndata and not part.flags.writeable
 

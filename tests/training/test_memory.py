@@ -49,7 +49,7 @@ for _ in range(rows // 1000):
 writer.close()
 plan = Training(Network([Flatten(), Dense(2)], input_shape=shape), epochs=1, batch_size=256, step_size=1e-6)
 mesh = Mesh(np.array(jax.local_devices()[:1]), (WORKERS,))
-result = train(plan, Share([open_shard(path)], (rows,), 0), Share([], (), 0), mesh)
+result = train(plan, Share([open_shard([path])], (rows,), 0), Share([], (), 0), mesh)
 print(json.dumps({"most": most, "rows": result.history[0].rows}))
 """
 

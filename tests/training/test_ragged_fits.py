@@ -287,7 +287,7 @@ def test_a_file_holds_them_without_padding_and_in_the_order_of_their_keys(tmp_pa
     writer.close()
     assert writer.longest == {"features": 9}
     assert writer.bytes <= IDS.nbytes + 4 * (ROWS + 3) + 3 * 8 * ROWS  # with bounds, labels, weights and keys
-    shard = open_shard(tmp_path / "shard")
+    shard = open_shard([tmp_path / "shard"])
     assert shard.longest == {"features": 9}
     taken = shard.padded_to({"features": 12}).take(np.arange(ROWS), ROWS + 1).features["features"]
     assert taken.values.shape == (ROWS + 1, 12) and taken.values.dtype == "int32"

@@ -16,7 +16,7 @@ from sparkdl.optimizers import Adam
 from sparkdl.schedules import CosineDecay, ExponentialDecay, PolynomialDecay, Schedule, StepDecay
 from sparkdl.training import Checkpoints, EarlyStopping, Result
 from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.group.collectives import from_first
+from sparkdl.training.group.collectives import FRAME_BYTES, from_worker
 from sparkdl.weights import named_arrays
 
 RANDOM = np.random.default_rng(31)
@@ -171,7 +171,11 @@ def test_a_run_that_was_out_of_time_goes_on_when_it_is_given_more(tmp_path: Path
     assert [epoch.loss for epoch in longer.history] == [epoch.loss for epoch in whole.history]
 
 
-@pytest.mark.parametrize("data", [None, b"", b"x", bytes(range(256)) * 5])
-def test_every_process_receives_the_bytes_of_the_first(data: bytes | None) -> None:
+LARGE = np.random.default_rng(0).bytes(2 * FRAME_BYTES + 5)
+
+
+@pytest.mark.parametrize("data", [None, b"", b"x", LARGE[: FRAME_BYTES - 8], LARGE[: FRAME_BYTES - 7], LARGE])
+@pytest.mark.parametrize("giver", [0, 2])
+def test_every_process_receives_the_bytes_of_one(giver: int, data: bytes | None) -> None:
     mesh = Mesh(np.array(jax.local_devices()[:3]), (WORKERS,))
-    assert from_first(data, mesh) == data
+    assert from_worker(data, giver, mesh) == data

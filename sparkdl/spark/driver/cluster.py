@@ -20,7 +20,7 @@ from sparkdl.spark.driver.old_spark import to_arrow
 from sparkdl.spark.driver.preparation import Prepared
 from sparkdl.spark.driver.remote import driver_address, local_slots, registered_slots, release, setting, shared
 from sparkdl.spark.driver.result_bytes import check_returned, excess_in
-from sparkdl.spark.driver.security import check_encryption
+from sparkdl.spark.driver.security import asked_to_protect, check_encryption
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.driver.shortage import ended_by_shortage, exhaustion_in, shortage_in
 from sparkdl.spark.driver.slots import taken
@@ -164,6 +164,7 @@ def fit(
             initial=[sent.get(_key(weights)) for weights in initial],
             ports=ports,
             classes=classes,
+            even=not asked_to_protect(session),
         )
         # Spark aborts a job whose last stage is a failed barrier stage, but tries again one that feeds a shuffle.
         results = rows.mapInArrow(partial(run_task, plan=task), RESULT_SCHEMA, barrier=True).repartition(1)

@@ -28,10 +28,9 @@ def check_encryption(session: SparkSession, workers: int, reported: bool) -> Non
     ValueError
         `sparkdl.requireEncryption` is "true".
     """
-    asked = [key for key in (REQUIRED, *PROTECTED) if setting(session, key, "false").lower() == "true"]
+    asked = asked_to_protect(session)
     what = ["what workers exchange"] * (workers > 1) + ["progress and logs on their way to the driver"] * reported
-    on_one_machine = setting(session, "spark.master", "").startswith("local") and not over_connect(session)
-    if not asked or not what or on_one_machine:
+    if not asked or not what:
         return
     plain = " and ".join(what)
     if REQUIRED in asked:
@@ -44,3 +43,10 @@ def check_encryption(session: SparkSession, workers: int, reported: bool) -> Non
         f"keep strangers off the network between the machines, or set {REQUIRED}=true to refuse such fits.",
         stacklevel=2,
     )
+
+
+def asked_to_protect(session: SparkSession) -> list[str]:
+    """The settings that ask for protected connections; none where all is on one machine."""
+    if setting(session, "spark.master", "").startswith("local") and not over_connect(session):
+        return []
+    return [key for key in (REQUIRED, *PROTECTED) if setting(session, key, "false").lower() == "true"]

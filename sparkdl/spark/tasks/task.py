@@ -31,7 +31,7 @@ from sparkdl.spark.tasks.environment import worker_environment
 from sparkdl.spark.tasks.intake import read_rows
 from sparkdl.spark.tasks.local_disk import check_free, local_directory
 from sparkdl.spark.tasks.task_plan import TaskPlan
-from sparkdl.training.data.batches import check_weights
+from sparkdl.training.data.batches import check_weights, even_shares
 from sparkdl.training.group.addresses import own_address, reserve_port, split_host
 from sparkdl.training.records.recorder import Recorder
 from sparkdl.training.worker import INITIAL, WEIGHTS, Job
@@ -120,7 +120,9 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 run["events"] = [event | {"start": event["start"] + alarm.offset} for event in events]
         times = {"began": began, "read": read, "joined": done["joined"], "ended": time.time()}
         times = {name: at + alarm.offset for name, at in times.items()}  # of rank 0's clock
-        told = {"host": hosts[rank], "rows": rows[0], "skipped": skipped, "classes": classes, "rounded": rounded}
+        held = [peer["rows"][0] for peer in peers]
+        share = even_shares(held)[rank] if plan.even else held[rank]
+        told = {"host": hosts[rank], "rows": share, "skipped": skipped, "classes": classes, "rounded": rounded}
         told |= {"cut": dict(cut)}
         yield _result(rank, "done", 0, json.dumps(done | times | told).encode())
         with weights:  # whose file is open still and gone already, so that nothing is left if Spark ends this process
@@ -230,6 +232,7 @@ def _train(
         rank=rank,
         rows=[peer["rows"][0] for peer in peers],
         validation_rows=[peer["rows"][1] for peer in peers],
+        even=plan.even,
         addresses=[peer["address"] for peer in peers],
         port=peers[0].get("port", 0),
         start_seconds=START_SECONDS,

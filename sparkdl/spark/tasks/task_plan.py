@@ -34,6 +34,8 @@ class TaskPlan:
         Those that a worker may listen on.
     classes : bytes
         Of the user's own layers and losses, as `shipping.py` packs them.
+    even : bool
+        Whether workers may hand each other rows, in plain TCP, until all hold as many.
     """
 
     trainings: list[dict[str, Any]]
@@ -45,3 +47,4 @@ class TaskPlan:
     initial: list[Callable[[], bytes] | None]
     ports: range = ANY_PORT
     classes: bytes = b""
+    even: bool = True

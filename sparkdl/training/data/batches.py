@@ -65,16 +65,18 @@ class Shard:
         RaggedRows that all have the same `steps`.
     keys : array (n,), optional
         Row i of the shard is the one with the i-th smallest key; without keys, the i-th as they come.
+    rows : int, optional
+        Of rows with keys only so many, those of the smallest; by default all.
     """
 
-    def __init__(self, chunks: Sequence[Rows], keys: Array | None = None) -> None:
+    def __init__(self, chunks: Sequence[Rows], keys: Array | None = None, rows: int | None = None) -> None:
         self.chunks = list(chunks)
         self._keys = keys
-        self._places = None if keys is None else np.argsort(keys, kind="stable")
+        self._places = None if keys is None else np.argsort(keys, kind="stable")[:rows]
         self._starts = np.cumsum([0, *(len(chunk.weights) for chunk in self.chunks)])
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return int(self._starts[-1]) if self._places is None else len(self._places)
 
     @classmethod
     def from_arrays(cls, features: Any, labels: Any, weights: Any = None) -> Shard:
@@ -101,8 +103,8 @@ class Shard:
 
     def digest(self) -> int:
         """32 bits that tell these rows from others, order aside where there are keys."""
-        if self._keys is not None:
-            return zlib.crc32(np.sort(self._keys).tobytes())
+        if self._keys is not None and self._places is not None:
+            return zlib.crc32(self._keys[self._places].tobytes())
         every = [part for chunk in self.chunks for part in chunk.each().values()]
         arrays = [own for part in every for own in (_held(part) if isinstance(part, RaggedRows) else [part])]
         parts = map(np.ascontiguousarray, arrays)
@@ -152,7 +154,7 @@ class Shard:
         for chunk in self.chunks:
             of_steps = {name: most for name, part in chunk.labels.items() if isinstance(part, RaggedRows)}
             chunks.append(chunk._replace(features=padded(chunk.features, steps), labels=padded(chunk.labels, of_steps)))
-        return Shard(chunks, self._keys)
+        return Shard(chunks, self._keys, None if self._places is None else len(self._places))
 
 
 def _as_batch(part: Any) -> Any:
@@ -216,6 +218,13 @@ def check_weights(weighing: int, rows: int, which: str = "rows") -> None:
     """ValueError if none of these rows weighs more than 0."""
     if rows and not weighing:
         raise ValueError(f"All {which} weigh 0; give at least one row a positive weight.")
+
+
+def even_shares(held: Sequence[int]) -> tuple[int, ...]:
+    """As equal as can be; where some have a row more, they are those that hold most, so that the fewest rows move."""
+    each, over = divmod(sum(held), len(held))
+    richest = sorted(range(len(held)), key=lambda worker: -held[worker])[:over]
+    return tuple(each + (worker in richest) for worker in range(len(held)))
 
 
 @dataclass(frozen=True)

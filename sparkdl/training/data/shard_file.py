@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -66,14 +67,20 @@ class ShardWriter:
         self._writer.close()
 
 
-def open_shard(path: Path) -> Shard:
-    """The shard that a ShardWriter wrote, memory-mapped."""
+def open_shard(paths: Sequence[Path], rows: int | None = None) -> Shard:
+    """The shard that ShardWriters wrote, memory-mapped; or only so many of its rows, those of the smallest keys."""
+    stored = [batch for path in paths for batch in stored_batches(path)]
+    schema = stored[0].schema
+    fields = [field for field in schema if field.name != KEY]
+    chunks = [Rows.of({field.name: _array(batch[field.name], field) for field in fields}) for batch in stored]
+    return Shard(chunks, np.concatenate([batch[KEY].to_numpy() for batch in stored]), rows)
+
+
+def stored_batches(path: Path) -> list[pa.RecordBatch]:
+    """What a ShardWriter wrote, memory-mapped: one batch at least, which may be empty."""
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
     stored = [reader.get_batch(number) for number in range(reader.num_record_batches)]
-    stored = stored or [pa.RecordBatch.from_pylist([], schema=reader.schema)]
-    fields = [field for field in reader.schema if field.name != KEY]
-    chunks = [Rows.of({field.name: _array(batch[field.name], field) for field in fields}) for batch in stored]
-    return Shard(chunks, np.concatenate([batch[KEY].to_numpy() for batch in stored]))
+    return stored or [pa.RecordBatch.from_pylist([], schema=reader.schema)]
 
 
 def _field(name: str, part: Any) -> pa.Field:

@@ -16,6 +16,10 @@ from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.step import local_workers, spread
 
+FRAME_BYTES = 1 << 20
+HEADER_BYTES = 8
+NOTHING = b"\xff" * HEADER_BYTES  # in place of a length
+
 
 def meet(mesh: Mesh) -> None:
     """Wait until all workers have come here; the first one opens their connections."""
@@ -34,28 +38,31 @@ def gather_from_all(tree: Any, mesh: Mesh) -> Any:
         return jax.tree.map(lambda array: np.array(array.addressable_data(0)), _gather(mesh)(tree))
 
 
-def from_first(data: bytes | None, mesh: Mesh) -> bytes | None:
-    """The data of the first worker's process; the others' own is not looked at.
+def from_worker(data: bytes | None, giver: int, mesh: Mesh) -> bytes | None:
+    """The data of one worker's process, every process of the mesh calling this; the others' own is not looked at.
 
-    Summed as words to which all others add zeros, so that it arrives bit by bit and nobody holds more than two copies.
+    Summed as words to which all others add zeros, so that it arrives bit by bit, in frames of one size, so that one
+    program serves all. The first begins with the length.
     """
-    local = local_workers(mesh)
-    first = mesh.devices.flat[0].process_index == jax.process_index()
+    gives = mesh.devices.flat[giver].process_index == jax.process_index()
+    own = memoryview(data if gives and data else b"")
+    header = NOTHING if gives and data is None else len(own).to_bytes(HEADER_BYTES, "little")  # others add 0
 
-    def sent(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        everyone = np.zeros((local, len(words)), np.uint32)
-        everyone[0] = words if first else 0
-        return np.asarray(summed(everyone, mesh).addressable_data(0))
+    def sent(first: int) -> bytes:
+        begin = first - HEADER_BYTES
+        frame = own[begin : begin + FRAME_BYTES] if first else header + own[: FRAME_BYTES - HEADER_BYTES]
+        everyone = np.zeros((local_workers(mesh), FRAME_BYTES), np.uint8)
+        everyone[0, : len(frame)] = np.frombuffer(frame, np.uint8)
+        return np.asarray(summed(everyone.view("<u4"), mesh).addressable_data(0)).astype("<u4").tobytes()
 
-    length = 0 if data is None or not first else len(data) + 1
-    low, high = sent(np.array([length & 0xFFFFFFFF, length >> 32], np.uint32)).tolist()
-    length = low | high << 32
-    if not length:
+    beginning = sent(0)
+    if beginning.startswith(NOTHING):
         return None
-    padded = np.zeros(-(-(length - 1) // 4), "<u4")
-    if first and data is not None:
-        padded.view(np.uint8)[: length - 1] = np.frombuffer(data, np.uint8)
-    return sent(padded).astype("<u4").tobytes()[: length - 1]
+    end = HEADER_BYTES + int.from_bytes(beginning[:HEADER_BYTES], "little")
+    frames = [beginning, *map(sent, range(FRAME_BYTES, end, FRAME_BYTES))]
+    frames[-1] = frames[-1][: end - FRAME_BYTES * (len(frames) - 1)]
+    frames[0] = frames[0][HEADER_BYTES:]
+    return b"".join(frames)
 
 
 @cache

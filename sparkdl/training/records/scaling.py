@@ -15,7 +15,7 @@ WORDS = {
     "read": "reading rows",
     "write": "writing rows to disk",
     "start": "starting workers",
-    "meet": "meeting the peers",
+    "meet": "meeting the peers and sharing rows evenly",
     "compile": "compiling",
     "batch": "waiting for batches",
     "step": "compute",
