@@ -25,6 +25,7 @@ FLOORS = {
     "objective.py": 1,
     "contract.py": 1,
     "models": 1,
+    "interchange": 1,
     "stepping.py": 1,
     "transfer.py": 1,
     "training": 2,  # the process that trains

@@ -40,6 +40,7 @@ def vit(
     heads: int = 12,
     feed_forward: int | None = None,
     dropout: float = 0.0,
+    epsilon: float = 1e-6,
 ) -> Network:
     """A vision transformer, which ends in unnormalised log-probabilities of classes.
 
@@ -54,6 +55,8 @@ def vit(
     feed_forward : int, optional
         Units within a block; by default four times the size.
     dropout : float, default 0
+    epsilon : float, default 1e-6
+        Of the layer norms; Hugging Face's have 1e-12.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def vit(
             feed_forward or 4 * size,
             dropout,
             norm_first=True,
-            epsilon=1e-6,
+            epsilon=epsilon,
             kernel_initializer=SMALL,
             name=f"block_{index}",
         )
@@ -92,5 +95,5 @@ def vit(
         LearnedPositions(steps + 1, name="positions"),
         *([Dropout(dropout)] if dropout else []),
     ]
-    after: list[Layer] = [LayerNorm(epsilon=1e-6, name="norm"), FirstStep()]
+    after: list[Layer] = [LayerNorm(epsilon=epsilon, name="norm"), FirstStep()]
     return Network([*before, *body, *after, Dense(classes, kernel_initializer="zeros", name="head")], input_shape)

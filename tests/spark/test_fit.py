@@ -179,7 +179,7 @@ def test_workers_may_have_no_rows_at_all(spark: SparkSession) -> None:
 
 def test_rows_that_are_alike_are_shared_evenly(spark: SparkSession) -> None:
     """Their hash is one, and so is the worker to which it gives them all."""
-    chosen = np.repeat([0, int(np.argmax(LABELS != LABELS[0]))], [30, 1])
+    chosen = np.repeat([0, int(np.argmax(LABELS[0] != LABELS))], [30, 1])
     features, labels = FEATURES[chosen], LABELS[chosen]
     model = classifier(numWorkers=3, batchSize=64, computeDtype="float64").fit(
         spark.createDataFrame(table(features, labels))

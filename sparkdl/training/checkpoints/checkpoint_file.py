@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from sparkdl.interchange.tensor_file import decoded, encoded
 
 FORMAT = 1  # of a file; a reader refuses what was written in a newer one
 
@@ -16,11 +17,6 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 # Many programs read safetensors. It has no checksum and only text as metadata, so ours holds, besides `meta` as JSON,
 # the SHA-256 of the whole file as it is with zeros in place of the digest. (npz's directory has no checksum either.)
-_DTYPES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BOOL": "bool", "I64": "int64", "I32": "int32",
-    "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8",
-}  # fmt: skip
-_CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _START = b'{"__metadata__":{"sparkdl_checkpoint":"'
 _NO_DIGEST = b"0" * 64
 
@@ -40,24 +36,11 @@ def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) 
     ValueError
         An array is of another dtype.
     """
-    assert "__metadata__" not in arrays, "safetensors keeps that name for itself"
-    parts: list[Any] = []
-    offset = 0
-    table: dict[str, Any] = {}
-    for name, array in arrays.items():
-        if array.dtype.name not in _CODES:
-            raise ValueError(f"Checkpoints hold {', '.join(_CODES)}; {name!r} is {array.dtype}, convert it first.")
-        part = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
-        end = offset + part.nbytes
-        table[name] = {"dtype": _CODES[array.dtype.name], "shape": list(array.shape), "data_offsets": [offset, end]}
-        parts.append(part.reshape(-1).view(np.uint8))
-        offset = end
-    text = {"sparkdl_checkpoint": str(FORMAT), "sha256": _NO_DIGEST.decode(), "size": str(offset)}
-    header = json.dumps({"__metadata__": {**text, "meta": json.dumps(meta)}, **table}, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)  # safetensors aligns the arrays
-    length = len(header).to_bytes(8, "little")
+    size = sum(array.nbytes for array in arrays.values())
+    text = {"sparkdl_checkpoint": str(FORMAT), "sha256": _NO_DIGEST.decode(), "size": str(size)}
+    length, header, *parts = encoded(arrays, {**text, "meta": json.dumps(meta)})
     digest = _sha256(length, header, *parts)
-    return b"".join([length, header.replace(_NO_DIGEST, digest, 1), *parts])
+    return b"".join([length, bytes(header).replace(_NO_DIGEST, digest, 1), *parts])
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], Arrays]:
@@ -87,13 +70,8 @@ def decode(data: bytes) -> tuple[dict[str, Any], Arrays]:
         raise ValueError(f"This checkpoint is truncated: {len(content)} of {size} bytes of arrays are there.")
     if digest != _sha256(data[:8], header.replace(digest, _NO_DIGEST, 1), content):
         raise ValueError("This checkpoint is damaged: its bytes do not have the checksum that it was written with.")
-    return json.loads(text["meta"]), {name: _array(content, **entry) for name, entry in table.items()}
-
-
-def _array(content: memoryview, dtype: str, shape: list[int], data_offsets: list[int]) -> np.ndarray[Any, Any]:
-    kind = np.dtype(_DTYPES[dtype])
-    flat = np.frombuffer(content, kind.newbyteorder("<"), math.prod(shape), data_offsets[0])
-    return flat.astype(kind).reshape(shape)
+    arrays = decoded(data, "This checkpoint").arrays
+    return json.loads(text["meta"]), {name: np.array(array) for name, array in arrays.items()}
 
 
 def _sha256(*parts: Any) -> bytes:

@@ -1,0 +1,4 @@
+"""Weights from elsewhere and to elsewhere, in files that nothing is run from."""
+
+from sparkdl.interchange.weight_files import load_weights as load_weights
+from sparkdl.interchange.weight_files import save_weights as save_weights

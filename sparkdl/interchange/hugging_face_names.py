@@ -1,0 +1,138 @@
+"""Names of Hugging Face's files (`transformers`), by ready network."""
+
+from __future__ import annotations
+
+import re
+
+from sparkdl.base_network import BaseNetwork
+from sparkdl.interchange.layouts import LINEAR, TOKEN
+from sparkdl.interchange.links import Link, Table, conv, embedding, encoder_block, linear, norm
+from sparkdl.interchange.torch_names import COUNTERS, links, weighted
+from sparkdl.layers import BatchNorm
+from sparkdl.weights import named_arrays
+
+BERT = {
+    "query": "attention.self.query.", "key": "attention.self.key.", "value": "attention.self.value.",
+    "output": "attention.output.dense", "inner": "intermediate.dense", "outer": "output.dense",
+    "attention_norm": "attention.output.LayerNorm", "feed_forward_norm": "output.LayerNorm",
+}  # fmt: skip
+DISTILBERT = {
+    "query": "attention.q_lin.", "key": "attention.k_lin.", "value": "attention.v_lin.",
+    "output": "attention.out_lin", "inner": "ffn.lin1", "outer": "ffn.lin2",
+    "attention_norm": "sa_layer_norm", "feed_forward_norm": "output_layer_norm",
+}  # fmt: skip
+GPT2 = {
+    "qkv": "attn.c_attn.", "output": "attn.c_proj", "inner": "mlp.c_fc", "outer": "mlp.c_proj",
+    "attention_norm": "ln_1", "feed_forward_norm": "ln_2",
+}  # fmt: skip
+VIT = {
+    "query": "attention.attention.query.", "key": "attention.attention.key.", "value": "attention.attention.value.",
+    "output": "attention.output.dense", "inner": "intermediate.dense", "outer": "output.dense",
+    "attention_norm": "layernorm_before", "feed_forward_norm": "layernorm_after",
+}  # fmt: skip
+
+
+def hugging_face(network: BaseNetwork) -> Table | None:
+    """Hugging Face's, of BERT, MiniLM, DistilBERT, GPT-2, vision transformers and ResNets; None of others."""
+    for table in (bert, distilbert, gpt2, vit, resnet):
+        if found := table(network):
+            return found
+    return None
+
+
+def bert(network: BaseNetwork) -> Table | None:
+    """Of `models.bert` with types."""
+    arrays = _arrays(network)
+    if not {"words/table", "types/table", "embedded/positions/table"} <= arrays:
+        return None
+    found = [
+        *embedding("words", "bert.embeddings.word_embeddings"),
+        *embedding("types", "bert.embeddings.token_type_embeddings"),
+        *embedding("embedded/positions", "bert.embeddings.position_embeddings"),
+        *norm("embedded/norm", "bert.embeddings.LayerNorm"),
+    ]
+    for index in range(_blocks(arrays)):
+        found += encoder_block(f"block_{index}", f"bert.encoder.layer.{index}.", BERT)
+    if "pooled/dense/kernel" in arrays:
+        found += linear("pooled/dense", "bert.pooler.dense")
+    head = "outputs/dense/kernel" in arrays
+    found += linear("outputs/dense", "classifier") if head else ()
+    besides = r"bert\.embeddings\.position_ids|bert\.pooler\..*|cls\..*"  # these of its pre-training
+    return Table(found, "outputs/dense" if head else "", "bert.", besides)
+
+
+def distilbert(network: BaseNetwork) -> Table | None:
+    """Of `models.distilbert`."""
+    arrays = _arrays(network)
+    if not {"words/table", "embedded/positions/table"} <= arrays:
+        return None
+    found = [
+        *embedding("words", "distilbert.embeddings.word_embeddings"),
+        *embedding("embedded/positions", "distilbert.embeddings.position_embeddings"),
+        *norm("embedded/norm", "distilbert.embeddings.LayerNorm"),
+    ]
+    for index in range(_blocks(arrays)):
+        found += encoder_block(f"block_{index}", f"distilbert.transformer.layer.{index}.", DISTILBERT)
+    head = "outputs/classifier/kernel" in arrays
+    if head:
+        found += [*linear("outputs/pre_classifier", "pre_classifier"), *linear("outputs/classifier", "classifier")]
+    return Table(found, "outputs" if head else "", "distilbert.", r"vocab_.*|distilbert\.embeddings\.position_ids")
+
+
+def gpt2(network: BaseNetwork) -> Table | None:
+    """Of `models.gpt2`, whose table of words is its last layer, too."""
+    arrays = _arrays(network)
+    if not {"words/table", "positions/table", "block_0/attention/query/kernel", "norm/scale"} <= arrays:
+        return None
+    found = [*embedding("words", "transformer.wte"), *embedding("positions", "transformer.wpe")]
+    for index in range(_blocks(arrays)):
+        found += encoder_block(f"block_{index}", f"transformer.h.{index}.", GPT2, plain=True)
+    besides = r"lm_head\.weight|transformer\.h\.\d+\.attn\.(masked_)?bias"
+    return Table([*found, *norm("norm", "transformer.ln_f")], prefix="transformer.", besides=besides)
+
+
+def vit(network: BaseNetwork) -> Table | None:
+    """Of `models.vit`."""
+    arrays = _arrays(network)
+    if not {"patches/kernel", "class/token", "positions/table"} <= arrays:
+        return None
+    found = [
+        Link("vit.embeddings.cls_token", ("class/token",), TOKEN),
+        Link("vit.embeddings.position_embeddings", ("positions/table",), TOKEN),
+        *conv("patches", "vit.embeddings.patch_embeddings.projection"),
+    ]
+    for index in range(_blocks(arrays)):
+        found += encoder_block(f"block_{index}", f"vit.encoder.layer.{index}.", VIT)
+    found += [*norm("norm", "vit.layernorm"), *linear("head", "classifier")]
+    return Table(found, "head", "vit.", r"vit\.pooler\..*")
+
+
+def resnet(network: BaseNetwork) -> Table | None:
+    """Of `models.resnet`."""
+    leaves = weighted(network)
+    if not leaves or leaves[0].path != "conv1" or leaves[-1].path != "fc":
+        return None
+
+    def theirs(path: str, kind: str) -> str:
+        *block, layer = path.split("/")
+        if not block:
+            return f"resnet.embedder.embedder.{kind}"
+        stage, index = re.findall(r"\d+", block[0])
+        stem = f"resnet.encoder.stages.{int(stage) - 1}.layers.{index}."
+        if block[1] == "shortcut":
+            return f"{stem}shortcut.{kind}"
+        return f"{stem}layer.{int(layer[-1]) - 1}.{kind}"
+
+    found: list[Link] = []
+    for leaf in leaves[:-1]:
+        kind = "normalization" if isinstance(leaf.layer, BatchNorm) else "convolution"
+        found += links(leaf, theirs(leaf.path, kind))
+    return Table([*found, *linear("fc", "classifier.1", LINEAR)], "fc", "resnet.", COUNTERS)
+
+
+def _arrays(network: BaseNetwork) -> set[str]:
+    return {path for path, _ in named_arrays(network.abstract_weights())}
+
+
+def _blocks(arrays: set[str]) -> int:
+    return len({path.partition("/")[0] for path in arrays if path.startswith("block_")})

@@ -1,0 +1,142 @@
+"""Names of torchvision's and timm's files, by ready network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sparkdl.base_network import BaseNetwork
+from sparkdl.interchange.layouts import LINEAR, TOKEN, after_flatten
+from sparkdl.interchange.links import Link, Table, batch_norm, conv, encoder_block, linear, norm
+from sparkdl.layers import BatchNorm, Conv, Dense, DepthwiseConv, Flatten
+from sparkdl.layers.composite import Leaf
+from sparkdl.models.mobile import STAGES
+from sparkdl.network import Network
+from sparkdl.weights import named_arrays
+
+COUNTERS = r".*\.num_batches_tracked"  # of batch normalization, by which nothing is computed
+VIT = {
+    "torchvision": {
+        "qkv": "self_attention.in_proj_", "output": "self_attention.out_proj", "inner": "mlp.0", "outer": "mlp.3",
+        "attention_norm": "ln_1", "feed_forward_norm": "ln_2",
+    },
+    "timm": {
+        "qkv": "attn.qkv.", "output": "attn.proj", "inner": "mlp.fc1", "outer": "mlp.fc2",
+        "attention_norm": "norm1", "feed_forward_norm": "norm2",
+    },
+}  # fmt: skip
+
+
+def torchvision(network: BaseNetwork) -> Table | None:
+    """torchvision's, of AlexNet, VGG, ResNets, MobileNetV2 and vision transformers; None of others."""
+    for table in (residual, mobile, plain):
+        if found := table(network):
+            return found
+    return vision(
+        network,
+        "torchvision",
+        {
+            "patches": "conv_proj",
+            "class": "class_token",
+            "positions": "encoder.pos_embedding",
+            "block": "encoder.layers.encoder_layer_",
+            "norm": "encoder.ln",
+            "head": "heads.head",
+        },
+    )
+
+
+def timm(network: BaseNetwork) -> Table | None:
+    """timm's, of ResNets, which has torchvision's for them, and of vision transformers; None of others."""
+    return residual(network) or vision(
+        network,
+        "timm",
+        {
+            "patches": "patch_embed.proj",
+            "class": "cls_token",
+            "positions": "pos_embed",
+            "block": "blocks.",
+            "norm": "norm",
+            "head": "head",
+        },
+    )
+
+
+def residual(network: BaseNetwork) -> Table | None:
+    """Of `models.resnet`, whose layers are named so."""
+    leaves = weighted(network)
+    if not leaves or leaves[0].path != "conv1" or leaves[-1].path != "fc":
+        return None
+
+    def theirs(path: str) -> str:
+        path = path.replace("/body/", "/").replace("/shortcut/", "/").replace("/", ".")
+        return re.sub(r"(layer\d+|downsample)_(\d+)", r"\1.\2", path)
+
+    return Table([link for leaf in leaves for link in links(leaf, theirs(leaf.path))], "fc", besides=COUNTERS)
+
+
+def mobile(network: BaseNetwork) -> Table | None:
+    """Of `models.mobilenet_v2`, whose layers come in the order of theirs."""
+    leaves, names = weighted(network), list(_mobile_names())
+    if len(leaves) != len(names) or not any(isinstance(leaf.layer, DepthwiseConv) for leaf in leaves):
+        return None
+    found = [link for leaf, name in zip(leaves, names, strict=True) for link in links(leaf, name)]
+    return Table(found, leaves[-1].path, besides=COUNTERS)
+
+
+def _mobile_names() -> Iterator[str]:
+    yield from ("features.0.0", "features.0.1")
+    number = 0
+    for expansion, _, blocks, _ in STAGES:
+        for _ in range(blocks):
+            number += 1
+            parts = ("0.0", "0.1", "1", "2") if expansion == 1 else ("0.0", "0.1", "1.0", "1.1", "2", "3")
+            yield from (f"features.{number}.conv.{part}" for part in parts)
+    yield from (f"features.{number + 1}.0", f"features.{number + 1}.1", "classifier.1")
+
+
+def plain(network: BaseNetwork) -> Table | None:
+    """Of layers one after the other with one Flatten between convolutions and dense layers, as AlexNet and VGG."""
+    leaves = list(network.leaves()) if isinstance(network, Network) else []
+    middle = [place for place, leaf in enumerate(leaves) if isinstance(leaf.layer, Flatten)]
+    kinds = [type(leaf.layer) for leaf in leaves]
+    if len(middle) != 1 or any("/" in leaf.path for leaf in leaves):
+        return None
+    (flatten,) = middle
+    if Conv not in kinds[:flatten] or set(kinds[flatten:]) & {Conv, BatchNorm} or kinds[-1] is not Dense:
+        return None
+    found: list[Link] = []
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf.layer, Conv):
+            found += links(leaf, f"features.{place}")
+        elif isinstance(leaf.layer, Dense):
+            layout = LINEAR if Dense in kinds[:place] else after_flatten(leaves[flatten].before)
+            found += linear(leaf.path, f"classifier.{place - flatten - 1}", layout)
+    return Table(found, leaves[-1].path)
+
+
+def vision(network: BaseNetwork, style: str, names: dict[str, str]) -> Table | None:
+    """Of `models.vit`, by their names for its parts."""
+    paths = {leaf.path.partition("/")[0] for leaf in weighted(network)}
+    if not {"patches", "class", "positions", "block_0", "norm", "head"} <= paths:
+        return None
+    found = [Link(names["class"], ("class/token",), TOKEN), Link(names["positions"], ("positions/table",), TOKEN)]
+    found += conv("patches", names["patches"])
+    for index in range(sum(path.startswith("block_") for path in paths)):
+        found += encoder_block(f"block_{index}", f"{names['block']}{index}.", VIT[style])
+    return Table([*found, *norm("norm", names["norm"]), *linear("head", names["head"])], "head")
+
+
+def weighted(network: BaseNetwork) -> list[Leaf]:
+    """The layers that have weights, in the order of computation."""
+    paths = [path for path, _ in named_arrays(network.abstract_weights())]
+    return [leaf for leaf in network.leaves() if any(path.startswith(f"{leaf.path}/") for path in paths)]
+
+
+def links(leaf: Leaf, theirs: str) -> Iterator[Link]:
+    """Of a layer of convolutional networks, by its kind."""
+    if isinstance(leaf.layer, BatchNorm):
+        return batch_norm(leaf.path, theirs)
+    if isinstance(leaf.layer, (Conv, DepthwiseConv)):
+        return conv(leaf.path, theirs, leaf.layer.bias)
+    return linear(leaf.path, theirs)

@@ -1,0 +1,201 @@
+"""Weights of networks in safetensors files, by our names or by those that others give the same arrays."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sparkdl.arrays import Array
+from sparkdl.base_network import BaseNetwork
+from sparkdl.interchange.hugging_face_names import hugging_face
+from sparkdl.interchange.layouts import AS_IT_IS
+from sparkdl.interchange.links import Link, Table
+from sparkdl.interchange.tensor_file import read_tensors, write_tensors
+from sparkdl.interchange.torch_names import timm, torchvision
+from sparkdl.layers.base import Weights
+from sparkdl.weights import named_arrays, nested_weights
+
+NAMES: dict[str, Callable[[BaseNetwork], Table | None]] = {
+    "torchvision": torchvision,
+    "timm": timm,
+    "huggingface": hugging_face,
+}
+WRAPPERS = ("module.", "_orig_mod.", "model.")  # what DataParallel, torch.compile and trainers put before every name
+SHOWN = 5  # names in a sentence
+
+
+def load_weights(
+    path: str | os.PathLike[str], network: BaseNetwork, names: str | None = None, seed: int = 0
+) -> Weights:
+    """The weights of a network, from a safetensors file.
+
+    They are what `initialModel` of the estimators and `initial` of `training.fit` start from. Where the file has
+    another number of classes than the network, or no layer of classes, that layer starts afresh.
+
+    Parameters
+    ----------
+    path : str or path
+    network : Network or Graph
+    names : str, optional
+        "torchvision", "timm" or "huggingface": whose names the file has, and whose layouts; by default ours, as
+        `save_weights` writes them. Files of PyTorch may have the prefix of a wrapper, such as "module.".
+    seed : int, default 0
+        Of a layer of classes that starts afresh.
+
+    Returns
+    -------
+    dict of dict of arrays
+        By layer and name; floats of half precision as float32.
+
+    Raises
+    ------
+    OSError
+        The file is not there or cannot be read.
+    ValueError
+        It is no safetensors file, or lacks arrays, or has others, or of other shapes; or there is no table of these
+        names for the network.
+
+    Examples
+    --------
+    >>> from sparkdl import models
+    >>> from sparkdl.interchange import load_weights, save_weights
+    >>> network = models.resnet18((32, 32, 3), classes=10)
+    >>> save_weights("resnet18.safetensors", network.init(0), network, names="torchvision")
+    >>> other = models.resnet18((32, 32, 3), classes=3)
+    >>> load_weights("resnet18.safetensors", other, names="torchvision")["conv1"]["kernel"].shape
+    (3, 3, 3, 64)
+    """
+    table = _table(network, names)
+    shapes = _shapes(network)
+    given = _named(read_tensors(path).arrays, table)
+    afresh = {link for link in table.links if table.of_head(link) and _differs(link, given, shapes)}
+    if afresh:  # a layer starts afresh as a whole
+        afresh = {link for link in table.links if table.of_head(link)}
+    wanted = [link for link in table.links if link not in afresh]
+    _check(wanted, afresh, given, table, shapes, os.fspath(path))
+    found: dict[str, Array] = {}
+    for link in wanted:
+        array = given[link.theirs]
+        found |= link.read(array if array.dtype.itemsize >= 4 else array.astype(np.float32), shapes)
+    fresh = dict(named_arrays(network.init(seed))) if afresh else {}
+    return nested_weights({name: np.array(found[name] if name in found else fresh[name]) for name in shapes})
+
+
+def save_weights(
+    path: str | os.PathLike[str], weights: Weights, network: BaseNetwork | None = None, names: str | None = None
+) -> None:
+    """Write weights to a safetensors file.
+
+    Parameters
+    ----------
+    path : str or path
+    weights : dict of dict of arrays
+        Of a network, or `weights` of a model.
+    network : Network or Graph, optional
+        Whose weights they are; needed for `names`.
+    names : str, optional
+        "torchvision", "timm" or "huggingface": whose names and layouts the file gets, so that these libraries load it;
+        by default ours, "layer/array".
+
+    Raises
+    ------
+    ValueError
+        The weights are not those of the network, or there is no table of these names for it.
+    """
+    arrays = {name: np.asarray(array) for name, array in named_arrays(weights)}
+    if network is not None:
+        network.check_weights(weights)
+    if names is None:
+        return write_tensors(path, arrays, {"format": "sparkdl"})
+    if network is None:
+        raise ValueError(f"save_weights with names={names!r} needs network=, whose layers decide what is written.")
+    table = _table(network, names)
+    write_tensors(path, {_written(link.theirs, table): link.write(arrays) for link in table.links}, {"format": "pt"})
+    return None
+
+
+def _table(network: BaseNetwork, names: str | None) -> Table:
+    """Of the network, whose links have an entry for each of its arrays."""
+    if names is None:
+        return Table([Link(path, (path,), AS_IT_IS) for path in _shapes(network)])
+    if names not in NAMES:
+        known = ", ".join(map(repr, NAMES))
+        raise ValueError(f"names must be one of {known}, or None for ours, received {names!r}; choose one of them.")
+    table = NAMES[names](network)
+    linked = {path for link in table.links for path in link.ours} if table else set()
+    if table is None or linked != set(_shapes(network)):
+        raise ValueError(
+            f"No table of names={names!r} is known for this network, only for those of sparkdl.models that its "
+            f"documentation tells; its layers with weights are {_listed(list(network.abstract_weights()))}."
+        )
+    return table
+
+
+def _shapes(network: BaseNetwork) -> dict[str, Any]:
+    return {name: tuple(array.shape) for name, array in named_arrays(network.abstract_weights())}
+
+
+def _named(arrays: Mapping[str, Array], table: Table) -> dict[str, Array]:
+    """The arrays by the table's names, of which a file may lack the prefix, or have another before all."""
+    known = {link.theirs for link in table.links}
+    names = list(arrays)
+    while wrapper := next((own for own in WRAPPERS if names and all(name.startswith(own) for name in names)), None):
+        names = [name.removeprefix(wrapper) for name in names]
+    found = {}
+    for name, array in zip(names, arrays.values(), strict=True):
+        short = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))  # BERT's of TensorFlow
+        longer = f"{table.prefix}{short}"
+        found[longer if short not in known and (longer in known or _is_besides(longer, table)) else short] = array
+    return found
+
+
+def _is_besides(name: str, table: Table) -> bool:
+    return re.fullmatch(table.besides, name) is not None
+
+
+def _differs(link: Link, given: Mapping[str, Array], shapes: Mapping[str, Any]) -> bool:
+    return link.theirs not in given or given[link.theirs].shape != link.shape(shapes)
+
+
+def _check(
+    wanted: list[Link],
+    afresh: set[Link],
+    given: Mapping[str, Array],
+    table: Table,
+    shapes: Mapping[str, Any],
+    path: str,
+) -> None:
+    """ValueError unless the file has all that is wanted, in the right shapes, and nothing else."""
+    missing = [link.theirs for link in wanted if link.theirs not in given]
+    known = {link.theirs for link in table.links}
+    surplus = [name for name in given if name not in known and not _is_besides(name, table)]
+    if missing or surplus:
+        lacks = [f"lacks {_listed(missing)}"] * bool(missing)
+        has = [f"has {_listed(surplus)}, which the network has not"] * bool(surplus)
+        raise ValueError(
+            f"{path!r} does not fit the network: it {' and '.join(lacks + has)}; see whether it is of the same one, "
+            "and names= of where it comes from."
+        )
+    for link in wanted:
+        array, shape = given[link.theirs], link.shape(shapes)
+        if array.shape != shape:
+            raise ValueError(
+                f"{path!r} does not fit the network: {link.theirs!r} has the shape {array.shape}, where the network's "
+                f"{' and '.join(map(repr, link.ours))} would be {shape}; build the network in the file's sizes."
+            )
+        if array.dtype.kind not in "fV":
+            raise ValueError(f"{path!r}: {link.theirs!r} must hold floats, received {array.dtype}; convert it first.")
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(map(repr, names[:SHOWN])) + more
+
+
+def _written(name: str, table: Table) -> str:
+    """Networks without a head have no prefix in their files."""
+    return name if table.head else name.removeprefix(table.prefix)

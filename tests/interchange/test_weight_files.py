@@ -1,0 +1,483 @@
+"""Weights by our names and by others': laid out as theirs, whole or refused, with a head of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from attention_peers import ragged
+
+from sparkdl import Graph, Network, models, training
+from sparkdl.interchange import load_weights, save_weights
+from sparkdl.interchange.tensor_file import read_tensors, write_tensors
+from sparkdl.layers import AvgPool, Conv, Dense, Embedding, Flatten, Relu
+from sparkdl.weights import named_arrays
+
+BOTTLENECKS = models.resnet((64, 64, 3), 5, (1, 2), 8, bottleneck=True, small=False)
+BASIC = models.resnet((32, 32, 3), 5, (1, 2), 8, small=False)
+VIT = models.vit((32, 32, 3), 5, 16, 8, 2, 2)
+BERT = {"vocabulary": 50, "size": 8, "blocks": 2, "heads": 2, "length": 9, "separator": 2}
+READY: dict[str, tuple[str, Network | Graph]] = {
+    "resnet, torchvision": ("torchvision", BOTTLENECKS),
+    "mobilenet_v2, torchvision": ("torchvision", models.mobilenet_v2((32, 32, 3), 5, width=0.25)),
+    "vit, torchvision": ("torchvision", VIT),
+    "resnet, timm": ("timm", BASIC),
+    "vit, timm": ("timm", VIT),
+    "resnet, huggingface": ("huggingface", BOTTLENECKS),
+    "vit, huggingface": ("huggingface", VIT),
+    "bert": ("huggingface", models.bert(3, **BERT)),
+    "bert without a head": ("huggingface", models.bert(**BERT)),
+    "bert, not pooled": ("huggingface", models.bert(**BERT, pooled=False)),
+    "gpt2": ("huggingface", models.gpt2(50, 8, 2, 2, 9)),
+}
+PLAIN = Network(
+    [Conv(3, (3, 3)), Relu(), AvgPool(2), Flatten(), Dense(4), Relu(), Dense(2)], input_shape=(8, 10, 2)
+)  # AlexNet and VGG are like it, and large
+
+
+def random(network: Network | Graph, seed: int = 0, dtype: Any = "float32") -> Any:
+    """Weights none of which is like another, and variances above 0."""
+    draw = np.random.default_rng(seed)
+    return jax.tree.map(lambda array: draw.uniform(0.1, 1, array.shape).astype(dtype), network.abstract_weights())
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    arrays = dict(named_arrays(wanted))
+    assert dict(named_arrays(found)).keys() == arrays.keys()
+    for name, array in named_arrays(found):
+        assert array.shape == arrays[name].shape, name
+        np.testing.assert_array_equal(array, arrays[name], err_msg=name)
+
+
+@pytest.mark.parametrize(("names", "network"), [*READY.values(), (None, BASIC), ("torchvision", PLAIN)], ids=str)
+def test_what_is_written_is_read(names: str | None, network: Network | Graph, tmp_path: Path) -> None:
+    weights = random(network)
+    save_weights(tmp_path / "a.safetensors", weights, network, names)
+    assert_same(load_weights(tmp_path / "a.safetensors", network, names), weights)
+
+
+def test_by_our_names_any_network_is_written(tmp_path: Path) -> None:
+    network = Network([Embedding(5, 3), Flatten(), Dense(2)], input_shape=(4,))
+    weights = network.init(3)
+    save_weights(tmp_path / "a", weights)
+    assert set(read_tensors(tmp_path / "a").arrays) == {name for name, _ in named_arrays(weights)}
+    assert_same(load_weights(tmp_path / "a", network), weights)
+    labels, initial = np.array([0, 1, 0, 1], "int32"), load_weights(tmp_path / "a", network)
+    result = training.fit(network, (np.zeros((4, 4), "int32"), labels), epochs=0, initial=initial)
+    assert_same(result.weights, weights)
+
+
+# The names of the libraries, each as a file of theirs has it, with what it is shaped like there.
+TOLD = {
+    "resnet, torchvision": {
+        "conv1.weight": (8, 3, 7, 7),
+        "bn1.running_var": (8,),
+        "layer1.0.conv3.weight": (32, 8, 1, 1),
+        "layer1.0.downsample.0.weight": (32, 8, 1, 1),
+        "layer2.0.downsample.1.running_mean": (64,),
+        "layer2.1.bn2.bias": (16,),
+        "fc.weight": (5, 64),
+    },
+    "mobilenet_v2, torchvision": {
+        "features.0.0.weight": (8, 3, 3, 3),
+        "features.1.conv.0.0.weight": (8, 1, 3, 3),
+        "features.1.conv.1.weight": (8, 8, 1, 1),
+        "features.1.conv.2.running_var": (8,),
+        "features.2.conv.1.0.weight": (48, 1, 3, 3),
+        "features.17.conv.3.weight": (80,),
+        "features.18.1.bias": (1280,),
+        "classifier.1.weight": (5, 1280),
+    },
+    "vit, torchvision": {
+        "class_token": (1, 1, 8),
+        "conv_proj.weight": (8, 3, 16, 16),
+        "encoder.pos_embedding": (1, 5, 8),
+        "encoder.layers.encoder_layer_1.ln_2.weight": (8,),
+        "encoder.layers.encoder_layer_0.self_attention.in_proj_weight": (24, 8),
+        "encoder.layers.encoder_layer_0.self_attention.in_proj_bias": (24,),
+        "encoder.layers.encoder_layer_0.self_attention.out_proj.weight": (8, 8),
+        "encoder.layers.encoder_layer_1.mlp.3.weight": (8, 32),
+        "encoder.ln.bias": (8,),
+        "heads.head.weight": (5, 8),
+    },
+    "vit, timm": {
+        "cls_token": (1, 1, 8),
+        "pos_embed": (1, 5, 8),
+        "patch_embed.proj.bias": (8,),
+        "blocks.1.attn.qkv.weight": (24, 8),
+        "blocks.0.attn.proj.bias": (8,),
+        "blocks.0.mlp.fc1.weight": (32, 8),
+        "blocks.1.norm2.weight": (8,),
+        "norm.weight": (8,),
+        "head.bias": (5,),
+    },
+    "bert": {
+        "bert.embeddings.word_embeddings.weight": (50, 8),
+        "bert.encoder.layer.1.attention.self.key.weight": (8, 8),
+        "bert.encoder.layer.0.intermediate.dense.weight": (32, 8),
+        "bert.pooler.dense.bias": (8,),
+        "classifier.weight": (3, 8),
+    },
+    "bert without a head": {"embeddings.LayerNorm.weight": (8,), "pooler.dense.weight": (8, 8)},
+    "gpt2": {"wte.weight": (50, 8), "h.1.attn.c_attn.weight": (8, 24), "h.0.mlp.c_fc.weight": (8, 32)},
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_files_have_their_names_and_shapes(case: str, tmp_path: Path) -> None:
+    names, network = READY[case]
+    save_weights(tmp_path / "a", random(network), network, names)
+    file = read_tensors(tmp_path / "a")
+    assert {name: file.arrays[name].shape for name in TOLD[case]} == TOLD[case]
+    assert file.metadata == {"format": "pt"}
+
+
+def test_kernels_are_laid_out_as_pytorchs(tmp_path: Path, float64: None) -> None:
+    """Convolved, pooled, flattened channels first and multiplied in NumPy, by the arrays of a file."""
+    draw = np.random.default_rng(0)
+    theirs = {
+        "features.0.weight": draw.normal(size=(3, 2, 3, 3)),
+        "features.0.bias": draw.normal(size=3),
+        "classifier.0.weight": draw.normal(size=(4, 3 * 3 * 4)),
+        "classifier.0.bias": draw.normal(size=4),
+        "classifier.2.weight": draw.normal(size=(2, 4)),
+        "classifier.2.bias": draw.normal(size=2),
+    }
+    x = draw.normal(size=(5, 2, 8, 10))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))
+    y = np.einsum("nchwij,ocij->nohw", windows, theirs["features.0.weight"]) + theirs["features.0.bias"][:, None, None]
+    y = np.maximum(y, 0).reshape(5, 3, 3, 2, 4, 2).mean(axis=(3, 5)).reshape(5, -1)
+    y = np.maximum(y @ theirs["classifier.0.weight"].T + theirs["classifier.0.bias"], 0)
+    y = y @ theirs["classifier.2.weight"].T + theirs["classifier.2.bias"]
+    write_tensors(tmp_path / "a", theirs)
+    weights = load_weights(tmp_path / "a", PLAIN, "torchvision")
+    np.testing.assert_allclose(PLAIN.forward(weights, x.transpose(0, 2, 3, 1)), y, atol=1e-12)
+
+
+def renamed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    write_tensors(path, change(dict(read_tensors(path).arrays)))
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> tuple[Graph, Any, Path]:
+    """BERT with a head of three classes, its weights, and a file of them."""
+    network = READY["bert"][1]
+    assert isinstance(network, Graph)
+    weights = random(network)
+    save_weights(tmp_path / "a", weights, network, "huggingface")
+    return network, weights, tmp_path / "a"
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "a wrapper": lambda arrays: {f"module.{name}": array for name, array in arrays.items()},
+    "two wrappers": lambda arrays: {f"module._orig_mod.{name}": array for name, array in arrays.items()},
+    "no prefix": lambda arrays: {name.removeprefix("bert."): array for name, array in arrays.items()},
+    "TensorFlow's": lambda arrays: {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): array
+        for name, array in arrays.items()
+    },
+    "what counts nothing": lambda arrays: (
+        arrays | {"bert.embeddings.position_ids": np.arange(9)[None], "cls.predictions.bias": np.zeros(50, "float32")}
+    ),
+    "another order": lambda arrays: dict(reversed(arrays.items())),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_files_differ_in_what_does_not_matter(change: Any, bert: tuple[Graph, Any, Path]) -> None:
+    network, weights, path = bert
+    renamed(path, change)
+    assert_same(load_weights(path, network, "huggingface"), weights)
+
+
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16], ids=str)
+def test_half_precision_becomes_float32(dtype: Any, bert: tuple[Graph, Any, Path]) -> None:
+    network, weights, path = bert
+    renamed(path, lambda arrays: {name: array.astype(dtype) for name, array in arrays.items()})
+    found = load_weights(path, network, "huggingface")
+    assert {array.dtype.name for _, array in named_arrays(found)} == {"float32"}
+    assert_same(found, jax.tree.map(lambda array: array.astype(dtype).astype("float32"), weights))
+
+
+@pytest.mark.parametrize(("classes", "lacking"), [(3, False), (7, False), (7, True)])
+def test_a_head_of_other_classes_starts_afresh(classes: int, lacking: bool, bert: tuple[Graph, Any, Path]) -> None:
+    _, weights, path = bert
+    if lacking:
+        renamed(path, lambda arrays: {name: array for name, array in arrays.items() if "classifier" not in name})
+    network = models.bert(classes, **BERT)
+    found = load_weights(path, network, "huggingface", seed=4)
+    head = weights["outputs"] if classes == 3 else network.init(4)["outputs"]
+    assert_same(found, weights | {"outputs": head})
+
+
+def test_what_does_not_fit_is_told_in_a_sentence(bert: tuple[Graph, Any, Path], tmp_path: Path) -> None:
+    network, weights, path = bert
+    before = dict(read_tensors(path).arrays)
+
+    def refused(change: Callable[[dict[str, Any]], dict[str, Any]], match: str) -> None:
+        write_tensors(path, change(dict(before)))
+        with pytest.raises(ValueError, match=match):
+            load_weights(path, network, "huggingface")
+
+    one = "bert.encoder.layer.1.output.dense.bias"
+    refused(lambda arrays: {n: a for n, a in arrays.items() if n != one}, f"fit the network: it lacks '{one}'; see")
+    refused(
+        lambda arrays: arrays | {"lora.a": np.zeros(1), "lora.b": np.zeros(1)},
+        "it has 'lora.a', 'lora.b', which the network has not; see",
+    )
+    refused(
+        lambda arrays: {f"x.{name}": array for name, array in arrays.items() if "LayerNorm" in name},
+        "it lacks 'bert.embeddings.word_embeddings.weight', .* and .* more and has 'x.bert",
+    )
+    refused(
+        lambda arrays: arrays | {one: np.zeros(9, "float32")},
+        rf"'{one}' has the shape \(9,\), where the network's 'block_1/feed_forward/outer/bias' would be \(8,\); build",
+    )
+    refused(lambda arrays: arrays | {one: np.zeros(8, "int32")}, f"'{one}' must hold floats, received int32")
+    with pytest.raises(ValueError, match="names must be one of 'torchvision', 'timm', 'huggingface'.*'keras'"):
+        load_weights(path, network, "keras")
+    with pytest.raises(ValueError, match="No table of names='torchvision' is known for this network.*'block_0', 'b"):
+        load_weights(path, network, "torchvision")
+    with pytest.raises(ValueError, match="save_weights with names='timm' needs network="):
+        save_weights(path, weights, names="timm")
+    with pytest.raises(ValueError, match="words/table"):
+        save_weights(path, {**weights, "words": {"table": np.zeros((3, 3))}}, network)
+    with pytest.raises(OSError, match="nowhere"):
+        load_weights(tmp_path / "nowhere", network)
+
+
+def test_networks_that_only_look_like_theirs_have_no_table(tmp_path: Path) -> None:
+    for network in (
+        Network([Conv(3, (3, 3), name="conv1"), Flatten(), Dense(2, name="fc"), Dense(2)], input_shape=(5, 5, 1)),
+        Network([Dense(2)], input_shape=(4,)),
+    ):
+        for names in ("torchvision", "timm", "huggingface"):
+            if network.layers[0].name == "conv1" and names == "torchvision":
+                continue  # one like AlexNet
+            with pytest.raises(ValueError, match=f"No table of names='{names}'"):
+                load_weights(tmp_path / "a", network, names)
+
+
+# Values
+
+
+def drawn(module: Any) -> Any:
+    """The module in float64, with weights none of which is like another."""
+    torch = pytest.importorskip("torch")
+    draw = np.random.default_rng(1)
+    module = module.double().eval()
+    with torch.no_grad():
+        for name, array in module.state_dict().items():
+            shape = tuple(array.shape)
+            if array.ndim > 1:  # so that what differs in rows is not lost on the way
+                array.copy_(torch.from_numpy(draw.normal(size=shape) * (2 / array[0].numel()) ** 0.5))
+            elif array.ndim == 1:
+                low, high = (0.5, 1.5) if name.endswith(("weight", "running_var")) else (-0.3, 0.3)
+                array.copy_(torch.from_numpy(draw.uniform(low, high, shape)))
+    return module
+
+
+def assert_equal_outputs(network: Network | Graph, weights: Any, given: Any, expected: Any) -> None:
+    found = jax.jit(network.forward)(weights, given)
+    values = np.asarray(getattr(found, "values", found))
+    wanted = expected.detach().numpy()
+    assert np.ptp(wanted, axis=0).max() > 1e-3 * np.abs(wanted).max()
+    np.testing.assert_allclose(values, wanted, rtol=0, atol=1e-10 * np.abs(wanted).max())
+
+
+def equal_to(module: Any, network: Network, path: Path, x: Any, given: Any) -> None:
+    """The network gives what the module gives, by the module's file; and the module takes the file that we write."""
+    torch = pytest.importorskip("torch")
+    expected = drawn(module)(torch.from_numpy(x))
+    write_tensors(path, {name: array.numpy() for name, array in module.state_dict().items()})
+    weights = load_weights(path, network, "torchvision")
+    assert_equal_outputs(network, weights, given, expected)
+    save_weights(path, jax.tree.map(lambda array: 2 * array, weights), network, "torchvision")
+    written = {name: torch.from_numpy(np.array(array)) for name, array in read_tensors(path).arrays.items()}
+    doubled = {name: 2 * array for name, array in module.state_dict().items()}
+    module.load_state_dict(written)
+    for name, array in module.state_dict().items():
+        assert torch.equal(array, doubled[name]), name
+
+
+def equal_to_saved(module: Any, network: Network | Graph, folder: Path, x: Any, given: Any, **asked: Any) -> None:
+    """The same of a model of Hugging Face's, by what its `save_pretrained` and `from_pretrained` write and read."""
+    torch = pytest.importorskip("torch")
+    expected = drawn(module)(torch.from_numpy(x), **asked).logits
+    module.save_pretrained(folder)
+    weights = load_weights(folder / "model.safetensors", network, "huggingface")
+    assert_equal_outputs(network, weights, given, expected)
+    save_weights(folder / "model.safetensors", weights, network, "huggingface")
+    again = type(module).from_pretrained(folder, dtype=torch.float64).eval()
+    torch.testing.assert_close(again(torch.from_numpy(x), **asked).logits, expected, rtol=1e-10, atol=0)
+
+
+def images(height: int, width: int) -> tuple[Any, Any]:
+    """Channels first, and last."""
+    x = np.random.default_rng(2).normal(size=(3, 3, height, width))
+    return x, jnp.asarray(x.transpose(0, 2, 3, 1))
+
+
+def test_residual_networks_are_those_of_torchvision(tmp_path: Path, float64: None) -> None:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class Bottleneck(nn.Module):  # type: ignore[misc, name-defined]
+        """Of torchvision's names and order, "V1.5"."""
+
+        def __init__(self, channels: int, width: int, stride: int) -> None:
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width)
+            self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+            self.conv3, self.bn3 = nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)
+            self.downsample = None
+            if stride > 1 or channels != 4 * width:
+                own = nn.Conv2d(channels, 4 * width, 1, stride, bias=False)
+                self.downsample = nn.Sequential(own, nn.BatchNorm2d(4 * width))
+
+        def forward(self, x: Any) -> Any:
+            y = torch.relu(self.bn1(self.conv1(x)))
+            y = torch.relu(self.bn2(self.conv2(y)))
+            return torch.relu(self.bn3(self.conv3(y)) + (x if self.downsample is None else self.downsample(x)))
+
+    class Residual(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8)
+            self.maxpool = nn.MaxPool2d(3, 2, 1)
+            self.layer1 = nn.Sequential(Bottleneck(8, 8, 1))
+            self.layer2 = nn.Sequential(Bottleneck(32, 16, 2), Bottleneck(64, 16, 1))
+            self.fc = nn.Linear(64, 5)
+
+        def forward(self, x: Any) -> Any:
+            y = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+            return self.fc(self.layer2(self.layer1(y)).mean((2, 3)))
+
+    x, given = images(64, 64)
+    equal_to(Residual(), BOTTLENECKS, tmp_path / "a", x, given)
+
+
+def test_mobile_networks_are_those_of_torchvision(tmp_path: Path, float64: None) -> None:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    def normalized(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> Any:
+        own = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
+        return nn.Sequential(own, nn.BatchNorm2d(outputs), nn.ReLU6())
+
+    class Inverted(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, inputs: int, outputs: int, stride: int, expansion: int) -> None:
+            super().__init__()
+            hidden = inputs * expansion
+            layers = [normalized(inputs, hidden, 1)] if expansion > 1 else []
+            layers += [normalized(hidden, hidden, 3, stride, hidden)]
+            self.conv = nn.Sequential(*layers, nn.Conv2d(hidden, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+            self.adds = stride == 1 and inputs == outputs
+
+        def forward(self, x: Any) -> Any:
+            return x + self.conv(x) if self.adds else self.conv(x)
+
+    class Mobile(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            layers, channels = [normalized(3, 8, 3, 2)], 8
+            # Table 2 of the paper at a quarter of its filters, in multiples of 8.
+            for expansion, filters, blocks, strides in (
+                (1, 8, 1, 1), (6, 8, 2, 2), (6, 8, 3, 2), (6, 16, 4, 2), (6, 24, 3, 1), (6, 40, 3, 2), (6, 80, 1, 1),
+            ):  # fmt: skip
+                for index in range(blocks):
+                    layers.append(Inverted(channels, filters, strides if index == 0 else 1, expansion))
+                    channels = filters
+            self.features = nn.Sequential(*layers, normalized(channels, 1280, 1))
+            self.classifier = nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 5))
+
+        def forward(self, x: Any) -> Any:
+            return self.classifier(self.features(x).mean((2, 3)))
+
+    x, given = images(32, 32)
+    network = READY["mobilenet_v2, torchvision"][1]
+    assert isinstance(network, Network)
+    equal_to(Mobile(), network, tmp_path / "a", x, given)
+
+
+def test_plain_networks_are_those_of_torchvision(tmp_path: Path, float64: None) -> None:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    module = nn.Sequential()
+    module.add_module("features", nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.AvgPool2d(2)))
+    module.add_module("flatten", nn.Flatten())
+    module.add_module("classifier", nn.Sequential(nn.Linear(36, 4), nn.ReLU(), nn.Linear(4, 2)))
+    x = np.random.default_rng(2).normal(size=(3, 2, 8, 10))
+    equal_to(module, PLAIN, tmp_path / "a", x, jnp.asarray(x.transpose(0, 2, 3, 1)))
+
+
+def of_hugging_face(kind: str, **settings: Any) -> Any:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    config, model = kind.split()
+    return getattr(transformers, model)(getattr(transformers, config)(**settings))
+
+
+SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+def test_vision_transformers_are_those_of_hugging_face(tmp_path: Path, float64: None) -> None:
+    sizes = SIZES | {"image_size": 32, "patch_size": 16}
+    module = of_hugging_face("ViTConfig ViTForImageClassification", **sizes, num_labels=5)
+    x, given = images(32, 32)
+    network = models.vit((32, 32, 3), 5, 16, 8, 2, 2, epsilon=1e-12)
+    equal_to_saved(module, network, tmp_path, x, given)
+
+
+@pytest.mark.parametrize(("kind", "network"), [("bottleneck", BOTTLENECKS), ("basic", BASIC)])
+def test_residual_networks_are_those_of_hugging_face(
+    kind: str, network: Network, tmp_path: Path, float64: None
+) -> None:
+    sizes = [32, 64] if kind == "bottleneck" else [8, 16]
+    module = of_hugging_face(
+        "ResNetConfig ResNetForImageClassification",
+        embedding_size=8,
+        hidden_sizes=sizes,
+        depths=[1, 2],
+        layer_type=kind,
+        num_labels=5,
+    )
+    x, given = images(*network.input_shape[:2])
+    equal_to_saved(module, network, tmp_path, x, given)
+
+
+IDS = np.array([[1, 9, 2, 7, 8, 2], [1, 5, 6, 7, 3, 4], [1, 4, 2, 6, 2, 2]])
+WHOLE = ragged(IDS.astype("int32"), (6, 6, 6))
+
+
+def test_bert_is_that_of_hugging_face(tmp_path: Path, float64: None) -> None:
+    torch = pytest.importorskip("torch")
+    module = of_hugging_face(
+        "BertConfig BertForSequenceClassification",
+        **SIZES,
+        vocab_size=50,
+        max_position_embeddings=9,
+        num_labels=3,
+    )
+    types = torch.tensor([[0, 0, 0, 1, 1, 1], [0] * 6, [0, 0, 0, 1, 1, 1]])
+    equal_to_saved(module, READY["bert"][1], tmp_path, IDS, WHOLE, token_type_ids=types)
+
+
+def test_distilbert_is_that_of_hugging_face(tmp_path: Path, float64: None) -> None:
+    module = of_hugging_face(
+        "DistilBertConfig DistilBertForSequenceClassification", vocab_size=50, num_labels=3, n_layers=6
+    )
+    network = models.distilbert(3, vocabulary=50)
+    equal_to_saved(module, network, tmp_path, IDS, WHOLE)
+
+
+def test_gpt2_is_that_of_hugging_face(tmp_path: Path, float64: None) -> None:
+    module = of_hugging_face("GPT2Config GPT2LMHeadModel", vocab_size=50, n_embd=8, n_layer=2, n_head=2, n_positions=9)
+    network = READY["gpt2"][1]
+    equal_to_saved(module, network, tmp_path, IDS, WHOLE)
