@@ -29,6 +29,7 @@ PUBLIC = (
     "sparkdl.evaluation",
     "sparkdl.datasets",
     "sparkdl.models",
+    "sparkdl.interchange",
     "sparkdl.text",
 )
 

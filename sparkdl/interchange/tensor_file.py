@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import ml_dtypes
+import jax.numpy as jnp
 import numpy as np
 
 from sparkdl.arrays import Array
@@ -24,7 +24,7 @@ ALIGNED = 8  # bytes, of the first array
 METADATA = "__metadata__"
 DTYPES = {
     "F64": np.dtype("float64"), "F32": np.dtype("float32"), "F16": np.dtype("float16"),
-    "BF16": np.dtype(ml_dtypes.bfloat16), "BOOL": np.dtype("bool"),
+    "BF16": np.dtype(jnp.bfloat16), "BOOL": np.dtype("bool"),
     "I64": np.dtype("int64"), "I32": np.dtype("int32"), "I16": np.dtype("int16"), "I8": np.dtype("int8"),
     "U64": np.dtype("uint64"), "U32": np.dtype("uint32"), "U16": np.dtype("uint16"), "U8": np.dtype("uint8"),
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import dropwhile
 
 from sparkdl.base_network import BaseNetwork
 from sparkdl.interchange.layouts import LINEAR, TOKEN, after_flatten
@@ -97,7 +98,7 @@ def _mobile_names() -> Iterator[str]:
 
 def plain(network: BaseNetwork) -> Table | None:
     """Of layers one after the other with one Flatten between convolutions and dense layers, as AlexNet and VGG."""
-    leaves = list(network.leaves()) if isinstance(network, Network) else []
+    leaves = _from_first_convolution(network) if isinstance(network, Network) else []
     middle = [place for place, leaf in enumerate(leaves) if isinstance(leaf.layer, Flatten)]
     kinds = [type(leaf.layer) for leaf in leaves]
     if len(middle) != 1 or any("/" in leaf.path for leaf in leaves):
@@ -128,9 +129,15 @@ def vision(network: BaseNetwork, style: str, names: dict[str, str]) -> Table | N
 
 
 def weighted(network: BaseNetwork) -> list[Leaf]:
-    """The layers that have weights, in the order of computation."""
+    """The layers that have weights, in the order of computation, from the first convolution on."""
     paths = [path for path, _ in named_arrays(network.abstract_weights())]
-    return [leaf for leaf in network.leaves() if any(path.startswith(f"{leaf.path}/") for path in paths)]
+    leaves = _from_first_convolution(network)
+    return [leaf for leaf in leaves if any(path.startswith(f"{leaf.path}/") for path in paths)]
+
+
+def _from_first_convolution(network: BaseNetwork) -> list[Leaf]:
+    """What comes before prepares images, of which their files know nothing."""
+    return list(dropwhile(lambda leaf: not isinstance(leaf.layer, Conv), network.leaves()))
 
 
 def links(leaf: Leaf, theirs: str) -> Iterator[Link]:

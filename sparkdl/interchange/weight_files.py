@@ -16,6 +16,7 @@ from sparkdl.interchange.layouts import AS_IT_IS
 from sparkdl.interchange.links import Link, Table
 from sparkdl.interchange.tensor_file import read_tensors, write_tensors
 from sparkdl.interchange.torch_names import timm, torchvision
+from sparkdl.layers import Normalization
 from sparkdl.layers.base import Weights
 from sparkdl.weights import named_arrays, nested_weights
 
@@ -34,7 +35,8 @@ def load_weights(
     """The weights of a network, from a safetensors file.
 
     They are what `initialModel` of the estimators and `initial` of `training.fit` start from. Where the file has
-    another number of classes than the network, or no layer of classes, that layer starts afresh.
+    another number of classes than the network, or no layer of classes, that layer starts afresh. What a network does to
+    images before its first layer of theirs, by `Rescale` and `Normalization`, stays as it is.
 
     Parameters
     ----------
@@ -81,7 +83,7 @@ def load_weights(
     for link in wanted:
         array = given[link.theirs]
         found |= link.read(array if array.dtype.itemsize >= 4 else array.astype(np.float32), shapes)
-    fresh = dict(named_arrays(network.init(seed))) if afresh else {}
+    fresh = dict(named_arrays(network.init(seed))) if shapes.keys() - found.keys() else {}
     return nested_weights({name: np.array(found[name] if name in found else fresh[name]) for name in shapes})
 
 
@@ -119,7 +121,7 @@ def save_weights(
 
 
 def _table(network: BaseNetwork, names: str | None) -> Table:
-    """Of the network, whose links have an entry for each of its arrays."""
+    """Of the network, with links to all of its arrays."""
     if names is None:
         return Table([Link(path, (path,), AS_IT_IS) for path in _shapes(network)])
     if names not in NAMES:
@@ -127,7 +129,8 @@ def _table(network: BaseNetwork, names: str | None) -> Table:
         raise ValueError(f"names must be one of {known}, or None for ours, received {names!r}; choose one of them.")
     table = NAMES[names](network)
     linked = {path for link in table.links for path in link.ours} if table else set()
-    if table is None or linked != set(_shapes(network)):
+    own = {leaf.path for leaf in network.leaves() if isinstance(leaf.layer, Normalization)}  # in no files but ours
+    if table is None or linked != {path for path in _shapes(network) if path.rpartition("/")[0] not in own}:
         raise ValueError(
             f"No table of names={names!r} is known for this network, only for those of sparkdl.models that its "
             f"documentation tells; its layers with weights are {_listed(list(network.abstract_weights()))}."

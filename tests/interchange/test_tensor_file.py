@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors import SafetensorError, deserialize
@@ -55,7 +55,7 @@ def test_every_dtype_comes_back(dtype: Any, tmp_path: Path) -> None:
 
 
 def test_half_precision_of_brain_floats(tmp_path: Path) -> None:
-    array = np.array([1.5, -3.0, 1e30], ml_dtypes.bfloat16)
+    array = np.array([1.5, -3.0, 1e30], jnp.bfloat16)
     write_tensors(tmp_path / "a", {"a": array})
     ((_, told),) = deserialize((tmp_path / "a").read_bytes())
     assert told["dtype"] == "BF16" and bytes(told["data"]) == array.tobytes()

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 from attention_peers import ragged
@@ -16,7 +15,7 @@ from attention_peers import ragged
 from sparkdl import Graph, Network, models, training
 from sparkdl.interchange import load_weights, save_weights
 from sparkdl.interchange.tensor_file import read_tensors, write_tensors
-from sparkdl.layers import AvgPool, Conv, Dense, Embedding, Flatten, Relu
+from sparkdl.layers import AvgPool, Conv, Dense, Embedding, Flatten, Normalization, Relu, Rescale
 from sparkdl.weights import named_arrays
 
 BOTTLENECKS = models.resnet((64, 64, 3), 5, (1, 2), 8, bottleneck=True, small=False)
@@ -160,6 +159,23 @@ def test_kernels_are_laid_out_as_pytorchs(tmp_path: Path, float64: None) -> None
     np.testing.assert_allclose(PLAIN.forward(weights, x.transpose(0, 2, 3, 1)), y, atol=1e-12)
 
 
+@pytest.mark.parametrize("network", [PLAIN, BASIC, VIT], ids=["plain", "residual", "vision"])
+def test_what_prepares_images_stays_as_it_is(network: Network, tmp_path: Path) -> None:
+    channels = network.input_shape[-1]
+    mean, variance = np.arange(1.0, channels + 1), np.arange(2.0, channels + 2)
+    prepared = Network([Rescale(1 / 255), Normalization(mean, variance), *network.layers], network.input_shape)
+    weights = random(network)
+    save_weights(tmp_path / "a", weights, network, "torchvision")
+    found = load_weights(tmp_path / "a", prepared, "torchvision")
+    names = [name for name in found if "normalization" in name]
+    np.testing.assert_allclose(found[names[0]]["variance"], variance)
+    pixels = np.random.default_rng(3).integers(0, 256, (2, *network.input_shape)).astype("float32")
+    expected = network.forward(weights, (pixels / 255 - mean.astype("float32")) / np.sqrt(variance).astype("float32"))
+    np.testing.assert_allclose(prepared.forward(found, pixels), expected, rtol=1e-3)
+    save_weights(tmp_path / "b", found, prepared, "torchvision")
+    assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
+
+
 def renamed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     write_tensors(path, change(dict(read_tensors(path).arrays)))
 
@@ -196,7 +212,7 @@ def test_files_differ_in_what_does_not_matter(change: Any, bert: tuple[Graph, An
     assert_same(load_weights(path, network, "huggingface"), weights)
 
 
-@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", ["float16", jnp.bfloat16], ids=str)
 def test_half_precision_becomes_float32(dtype: Any, bert: tuple[Graph, Any, Path]) -> None:
     network, weights, path = bert
     renamed(path, lambda arrays: {name: array.astype(dtype) for name, array in arrays.items()})

@@ -40,11 +40,21 @@ PAGES = [
             "sequences",
             "text",
             "series",
+            "weights",
         )
     ),
 ]
 # Else they lie where the JVM was started.
-WRITTEN = ("fashion-model", "checkpoints", "timeline.html", "houses.parquet", "tokenizer.json")
+WRITTEN = (
+    "fashion-model",
+    "checkpoints",
+    "timeline.html",
+    "houses.parquet",
+    "tokenizer.json",
+    "model.safetensors",
+    "tuned.safetensors",
+    "resnet18.safetensors",
+)
 
 
 def blocks(page: str) -> list[str]:
@@ -64,7 +74,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
     first, example, frame, tuned, long_run, evaluated, queried, own, alone, *last = printed
-    drawn, tabled, stepped, read, forecast = last
+    drawn, tabled, stepped, read, forecast, loaded = last
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -93,6 +103,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     errors = next(line.split() for line in forecast if re.fullmatch(r"[\d.]+ [\d.]+", line))
     assert float(errors[0]) < float(errors[1]) / 2  # of the network, and of the last step
     assert [line for line in forecast if "|" in line][-1].count("2024-01-1") == 1
+    assert loaded[-1] == "(7, 7, 3, 64)"
 
 
 def test_every_page_with_code_is_run() -> None:
