@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sparkdl.spark import DeepModel as DeepModel
     from sparkdl.spark import DeepRegressionModel as DeepRegressionModel
     from sparkdl.spark import DeepRegressor as DeepRegressor
+    from sparkdl.spark import Featurizer as Featurizer
     from sparkdl.spark import register_function as register_function
 
 __all__ = [  # without the rooms, as sparkdl.spark, which would take the name of a shell's session
@@ -23,6 +24,7 @@ __all__ = [  # without the rooms, as sparkdl.spark, which would take the name of
     "DeepModel",
     "DeepRegressionModel",
     "DeepRegressor",
+    "Featurizer",
     "Graph",
     "Network",
     "Same",

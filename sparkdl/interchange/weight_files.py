@@ -18,15 +18,25 @@ from sparkdl.interchange.tensor_file import read_tensors, write_tensors
 from sparkdl.interchange.torch_names import timm, torchvision
 from sparkdl.layers import Normalization
 from sparkdl.layers.base import Weights
+from sparkdl.layers.composite import Leaf
+from sparkdl.transfer import started_from
 from sparkdl.weights import named_arrays, nested_weights
 
+WRAPPERS = ("module.", "_orig_mod.", "model.")  # what DataParallel, torch.compile and trainers put before every name
+SHOWN = 5  # names in a sentence
+
+
+def _ours(network: BaseNetwork) -> Table:
+    """Arrays by their paths."""
+    return Table([Link(path, (path,), AS_IT_IS) for path in _shapes(network)])
+
+
 NAMES: dict[str, Callable[[BaseNetwork], Table | None]] = {
+    "sparkdl": _ours,
     "torchvision": torchvision,
     "timm": timm,
     "huggingface": hugging_face,
 }
-WRAPPERS = ("module.", "_orig_mod.", "model.")  # what DataParallel, torch.compile and trainers put before every name
-SHOWN = 5  # names in a sentence
 
 
 def load_weights(
@@ -43,8 +53,8 @@ def load_weights(
     path : str or path
     network : Network or Graph
     names : str, optional
-        "torchvision", "timm" or "huggingface": whose names the file has, and whose layouts; by default ours, as
-        `save_weights` writes them. Files of PyTorch may have the prefix of a wrapper, such as "module.".
+        "sparkdl", "torchvision", "timm" or "huggingface": whose names the file has, and whose layouts; by default those
+        of which it has most. Files of PyTorch may have the prefix of a wrapper, such as "module.".
     seed : int, default 0
         Of a layer of classes that starts afresh.
 
@@ -58,22 +68,29 @@ def load_weights(
     OSError
         The file is not there or cannot be read.
     ValueError
-        It is no safetensors file, or lacks arrays, or has others, or of other shapes; or there is no table of these
-        names for the network.
+        It is no safetensors file, or lacks arrays, or has others, or of other shapes; or there is no table of its names
+        for the network.
 
     Examples
     --------
     >>> from sparkdl import models
     >>> from sparkdl.interchange import load_weights, save_weights
-    >>> network = models.resnet18((32, 32, 3), classes=10)
-    >>> save_weights("resnet18.safetensors", network.init(0), network, names="torchvision")
-    >>> other = models.resnet18((32, 32, 3), classes=3)
-    >>> load_weights("resnet18.safetensors", other, names="torchvision")["conv1"]["kernel"].shape
-    (3, 3, 3, 64)
+    >>> network = models.resnet((32, 32, 3), classes=10, blocks=(1, 1), filters=8)
+    >>> save_weights("resnet.safetensors", network.init(0), network, names="torchvision")
+    >>> other = models.resnet((32, 32, 3), classes=3, blocks=(1, 1), filters=8)
+    >>> load_weights("resnet.safetensors", other)["conv1"]["kernel"].shape
+    (3, 3, 3, 8)
     """
-    table = _table(network, names)
-    shapes = _shapes(network)
-    given = _named(read_tensors(path).arrays, table)
+    taken = file_weights(path, network, names)
+    return taken if taken.keys() == network.abstract_weights().keys() else started_from(network.init(seed), taken)
+
+
+def file_weights(path: str | os.PathLike[str], network: BaseNetwork, names: str | None = None) -> Weights:
+    """As `load_weights`, without a layer of classes that is to start afresh."""
+    asked = None if names is None else _table(network, names)
+    arrays, shapes = read_tensors(path).arrays, _shapes(network)
+    table = asked or _fullest(network, arrays, os.fspath(path))
+    given = _named(arrays, table)
     afresh = {link for link in table.links if table.of_head(link) and _differs(link, given, shapes)}
     if afresh:  # a layer starts afresh as a whole
         afresh = {link for link in table.links if table.of_head(link)}
@@ -83,12 +100,18 @@ def load_weights(
     for link in wanted:
         array = given[link.theirs]
         found |= link.read(array if array.dtype.itemsize >= 4 else array.astype(np.float32), shapes)
-    fresh = dict(named_arrays(network.init(seed))) if shapes.keys() - found.keys() else {}
-    return nested_weights({name: np.array(found[name] if name in found else fresh[name]) for name in shapes})
+    for leaf in _own_layers(network):
+        found |= {f"{leaf.path}/{name}": getattr(leaf.layer, name) for name in ("mean", "variance")}
+    return nested_weights({path: np.array(found[path], _floats(found[path])) for path in shapes if path in found})
+
+
+def _floats(array: Any) -> Any:
+    """float64 where a file has such."""
+    return array.dtype if isinstance(array, np.ndarray) else np.float32
 
 
 def save_weights(
-    path: str | os.PathLike[str], weights: Weights, network: BaseNetwork | None = None, names: str | None = None
+    path: str | os.PathLike[str], weights: Weights, network: BaseNetwork | None = None, names: str = "sparkdl"
 ) -> None:
     """Write weights to a safetensors file.
 
@@ -98,10 +121,10 @@ def save_weights(
     weights : dict of dict of arrays
         Of a network, or `weights` of a model.
     network : Network or Graph, optional
-        Whose weights they are; needed for `names`.
-    names : str, optional
-        "torchvision", "timm" or "huggingface": whose names and layouts the file gets, so that these libraries load it;
-        by default ours, "layer/array".
+        Whose weights they are; needed for names that are not ours.
+    names : str, default "sparkdl"
+        "sparkdl", "layer/array"; or "torchvision", "timm" or "huggingface": whose names and layouts the file gets, so
+        that these libraries load it.
 
     Raises
     ------
@@ -111,7 +134,7 @@ def save_weights(
     arrays = {name: np.asarray(array) for name, array in named_arrays(weights)}
     if network is not None:
         network.check_weights(weights)
-    if names is None:
+    if names == "sparkdl":
         return write_tensors(path, arrays, {"format": "sparkdl"})
     if network is None:
         raise ValueError(f"save_weights with names={names!r} needs network=, whose layers decide what is written.")
@@ -120,22 +143,49 @@ def save_weights(
     return None
 
 
-def _table(network: BaseNetwork, names: str | None) -> Table:
+def _table(network: BaseNetwork, names: str) -> Table:
     """Of the network, with links to all of its arrays."""
-    if names is None:
-        return Table([Link(path, (path,), AS_IT_IS) for path in _shapes(network)])
     if names not in NAMES:
         known = ", ".join(map(repr, NAMES))
-        raise ValueError(f"names must be one of {known}, or None for ours, received {names!r}; choose one of them.")
-    table = NAMES[names](network)
-    linked = {path for link in table.links for path in link.ours} if table else set()
-    own = {leaf.path for leaf in network.leaves() if isinstance(leaf.layer, Normalization)}  # in no files but ours
-    if table is None or linked != {path for path in _shapes(network) if path.rpartition("/")[0] not in own}:
+        raise ValueError(f"names must be one of {known}, received {names!r}; choose one of them.")
+    if (table := _known(network, names)) is None:
         raise ValueError(
             f"No table of names={names!r} is known for this network, only for those of sparkdl.models that its "
             f"documentation tells; its layers with weights are {_listed(list(network.abstract_weights()))}."
         )
     return table
+
+
+def _known(network: BaseNetwork, names: str) -> Table | None:
+    """The table, if there is one that has a name for all that the network learns."""
+    table = NAMES[names](network)
+    linked = {path for link in table.links for path in link.ours} if table else set()
+    own = {leaf.path for leaf in _own_layers(network)}
+    learned = {path for path in _shapes(network) if path.rpartition("/")[0] not in own}
+    return table if learned <= linked else None
+
+
+def _fullest(network: BaseNetwork, arrays: Mapping[str, Array], path: str) -> Table:
+    """The table of whose names a file has most."""
+
+    def found(table: Table) -> int:
+        given = _named(arrays, table)
+        return sum(link.theirs in given for link in table.links)
+
+    tables = [table for names in NAMES if (table := _known(network, names))]
+    best = max(tables, key=found)
+    if not found(best):
+        raise ValueError(
+            f"{path!r} has none of the names that are known for this network's weights: it has "
+            f"{_listed(list(arrays))}; see whether it is of the same network, which names= are known for it, or give "
+            "the arrays the names of its layers, as save_weights does."
+        )
+    return best
+
+
+def _own_layers(network: BaseNetwork) -> list[Leaf]:
+    """Of which no files know but ours, and whose weights are what they were made with."""
+    return [leaf for leaf in network.leaves() if isinstance(leaf.layer, Normalization)]
 
 
 def _shapes(network: BaseNetwork) -> dict[str, Any]:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from sparkdl.spark.classification import DeepClassifier as DeepClassifier
     from sparkdl.spark.estimator import DeepEstimator as DeepEstimator
     from sparkdl.spark.estimator import DeepModel as DeepModel
+    from sparkdl.spark.featurizer import Featurizer as Featurizer
     from sparkdl.spark.functions import register_function as register_function
     from sparkdl.spark.regression import DeepRegressionModel as DeepRegressionModel
     from sparkdl.spark.regression import DeepRegressor as DeepRegressor
@@ -21,6 +22,7 @@ __getattr__, __dir__ = exports(
     {
         "classification": ("DeepClassificationModel", "DeepClassifier"),
         "estimator": ("DeepEstimator", "DeepModel"),
+        "featurizer": ("Featurizer",),
         "functions": ("register_function",),
         "regression": ("DeepRegressionModel", "DeepRegressor"),
         "series_windows": ("SeriesWindows",),

@@ -365,8 +365,9 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         Further output columns of the model, Vectors of activations, by name of the layer; "outer/inner" for a layer of
         a network within the network.
     initialModel : DeepModel, dict or str, optional
-        What training starts from: a model, nested weights, or the path of a saved model. Layers of the same names take
-        its weights, all others start afresh; the optimizer does, too. No Param, but copied and saved like one.
+        What training starts from: a model, nested weights, or the path of a saved model or of a safetensors file (see
+        `sparkdl.interchange.load_weights`). Layers of the same names take its weights, all others start afresh; the
+        optimizer does, too. No Param, but copied and saved like one.
     progress : str, default "auto"
         Progress bar: "on", "off", or "auto" in a terminal or notebook.
     workerLogs : str, default "off"

@@ -54,11 +54,12 @@ def assert_same(found: Any, wanted: Any) -> None:
         np.testing.assert_array_equal(array, arrays[name], err_msg=name)
 
 
-@pytest.mark.parametrize(("names", "network"), [*READY.values(), (None, BASIC), ("torchvision", PLAIN)], ids=str)
-def test_what_is_written_is_read(names: str | None, network: Network | Graph, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("names", "network"), [*READY.values(), ("sparkdl", BASIC), ("torchvision", PLAIN)], ids=str)
+def test_what_is_written_is_read(names: str, network: Network | Graph, tmp_path: Path) -> None:
     weights = random(network)
     save_weights(tmp_path / "a.safetensors", weights, network, names)
     assert_same(load_weights(tmp_path / "a.safetensors", network, names), weights)
+    assert_same(load_weights(tmp_path / "a.safetensors", network), weights)  # whose names they are is seen
 
 
 def test_by_our_names_any_network_is_written(tmp_path: Path) -> None:
@@ -256,7 +257,7 @@ def test_what_does_not_fit_is_told_in_a_sentence(bert: tuple[Graph, Any, Path], 
         rf"'{one}' has the shape \(9,\), where the network's 'block_1/feed_forward/outer/bias' would be \(8,\); build",
     )
     refused(lambda arrays: arrays | {one: np.zeros(8, "int32")}, f"'{one}' must hold floats, received int32")
-    with pytest.raises(ValueError, match="names must be one of 'torchvision', 'timm', 'huggingface'.*'keras'"):
+    with pytest.raises(ValueError, match="names must be one of 'sparkdl', 'torchvision', .*'keras'"):
         load_weights(path, network, "keras")
     with pytest.raises(ValueError, match="No table of names='torchvision' is known for this network.*'block_0', 'b"):
         load_weights(path, network, "torchvision")
@@ -264,6 +265,9 @@ def test_what_does_not_fit_is_told_in_a_sentence(bert: tuple[Graph, Any, Path], 
         save_weights(path, weights, names="timm")
     with pytest.raises(ValueError, match="words/table"):
         save_weights(path, {**weights, "words": {"table": np.zeros((3, 3))}}, network)
+    write_tensors(path, {"a": np.zeros(3), "b": np.zeros(3)})
+    with pytest.raises(ValueError, match="has none of the names that are known for this .* it has 'a', 'b'"):
+        load_weights(path, network)
     with pytest.raises(OSError, match="nowhere"):
         load_weights(tmp_path / "nowhere", network)
 

@@ -32,11 +32,13 @@ from sparkdl import (
     DeepClassifier,
     DeepEstimator,
     DeepModel,
+    Featurizer,
     Graph,
     Network,
     Same,
     register_function,
 )
+from sparkdl.interchange import save_weights
 from sparkdl.layers import Concatenate, Dense, Embedding, HashedEmbedding, Rescale
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.series import SeriesWindows
@@ -147,6 +149,7 @@ def check(kind: str, folder: Path) -> None:
     rest = OneVsRest(classifier=classifier(numWorkers=1)).fit(rows).transform(rows)
     told["rest"] = [row.prediction for row in rest.orderBy("id").select("prediction").collect()]
     told["tokens"] = tokens_of(rows, folder)
+    told["vectors"] = vectors_of(rows, folder, fitted.weights)
     graph = graph_of(rows, folder, told)
     write(folder / "graph.npz", arrays(graph))
     write(folder / "fitted.npz", arrays(fitted))
@@ -200,6 +203,15 @@ def graph_of(rows: DataFrame, folder: Path, told: dict[str, Any]) -> DeepModel:
     told["graph function"] = [row["size"] for row in called]
     told["graph losses"] = {name: measured.loss for name, measured in model.evaluate(named).items()}
     return model
+
+
+def vectors_of(rows: DataFrame, folder: Path, weights: Any) -> list[list[float]]:
+    """What a Featurizer makes of rows, by weights of a file, once it was saved and loaded."""
+    save_weights(folder / "weights.safetensors", weights)
+    featurizer = Featurizer(network=NETWORK, weights=str(folder / "weights.safetensors"), outputLayer="tanh_2")
+    featurizer.save(str(folder / "featurizer"))
+    made = Featurizer.load(str(folder / "featurizer")).transform(rows)
+    return [row.vector.toArray().tolist() for row in made.orderBy("id").select("vector").collect()]
 
 
 def tokens_of(rows: DataFrame, folder: Path) -> dict[str, Any]:

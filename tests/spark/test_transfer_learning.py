@@ -96,8 +96,11 @@ def test_an_estimator_copies_saves_and_forgets_its_initial_weights(tmp_path: Pat
 @pytest.mark.parametrize(
     "value, sentence",
     [
-        ({}, "initialModel must be a model of sparkdl with weights, the path of one, or nested weights, received {}"),
-        (lambda: DeepModel(), "with weights, the path of one, or nested weights, received {}"),
+        (
+            {},
+            "initialModel must be a model of sparkdl with weights, the path of one or of .* received {}",
+        ),
+        (lambda: DeepModel(), "with weights, the path of one or of a safetensors file, or nested"),
         (7, "or nested weights, received 7; a pipeline's model is among its stages"),
         (
             {"dense_1": {"kernel": [1.0, np.nan]}},

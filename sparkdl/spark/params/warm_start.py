@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -43,24 +43,16 @@ class WarmStart(DeepParams, Saved):
         Parameters
         ----------
         value : DeepModel, dict, str or None
-            A model; nested weights, {layer name: {weight name: array}}; the path or URI of a saved model of sparkdl,
-            which is read at once; or None, to start afresh.
+            A model; nested weights, {layer name: {weight name: array}}; the path or URI of a saved model of sparkdl, or
+            the path of a safetensors file with weights of the network, which is set before (see
+            `sparkdl.interchange.load_weights`), either of which is read at once; or None, to start afresh.
 
         Raises
         ------
         ValueError
-            There are no weights in it, or they are no finite numbers.
+            There are no weights in it, or they are no finite numbers, or not those of the network.
         """
-        if isinstance(value, (str, os.PathLike)):
-            value = read_weights(os.fspath(value), SparkSession.active())
-        elif isinstance(value, PredictionModel) and isinstance(value, Saved):
-            value = getattr(value, "weights", None) or {}
-        if value is not None and (not isinstance(value, Mapping) or not value):
-            raise ValueError(
-                "initialModel must be a model of sparkdl with weights, the path of one, or nested weights, "
-                f"received {value!r}; a pipeline's model is among its stages."
-            )
-        self._weights = None if value is None else _arrays(value)
+        self._weights = None if value is None else weights_of(value, "initialModel", self.getNetwork)
         return self
 
     def getInitialWeights(self) -> Weights | None:
@@ -80,15 +72,44 @@ class WarmStart(DeepParams, Saved):
         self._weights = read_only(weights)
 
 
-def _arrays(weights: Mapping[str, Any]) -> Weights:
+def weights_of(value: Any, name: str, network: Callable[[], BaseNetwork]) -> Weights:
+    """The weights that a model, a path or a dict stands for (see `WarmStart.setInitialModel`), read-only.
+
+    Parameters
+    ----------
+    value : DeepModel, dict, str or path
+    name : str
+        What the user calls it.
+    network : callable
+        Gives the network, of which a file of others' names is asked for its layers.
+    """
+    if isinstance(value, (str, os.PathLike)):
+        path = os.fspath(value)
+        if path.endswith(".safetensors"):
+            from sparkdl.interchange.weight_files import file_weights  # not above: few fits start from a file
+
+            value = file_weights(path, network())
+        else:
+            value = read_weights(path, SparkSession.active())
+    elif isinstance(value, PredictionModel) and isinstance(value, Saved):
+        value = getattr(value, "weights", None) or {}
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError(
+            f"{name} must be a model of sparkdl with weights, the path of one or of a safetensors file, or nested "
+            f"weights, received {value!r}; a pipeline's model is among its stages."
+        )
+    return _arrays(value, name)
+
+
+def _arrays(weights: Mapping[str, Any], subject: str) -> Weights:
     arrays = {path: np.array(value) for path, value in named_arrays(weights)}
     for path, array in arrays.items():
         if array.dtype.kind not in "fiu":
-            raise ValueError(f"initialModel must hold arrays of numbers, received {array.dtype} as {path!r}.")
+            raise ValueError(f"{subject} must hold arrays of numbers, received {array.dtype} as {path!r}.")
         strange = array[~np.isfinite(array)]
         if len(strange):
             raise ValueError(
-                f"initialModel must hold finite numbers, received {strange[0]} in {path!r}; take weights of a fit that "
+                f"{subject} must hold finite numbers, received {strange[0]} in {path!r}; take weights of a fit that "
                 "did not diverge."
             )
     return read_only(nested_weights(arrays))
