@@ -208,10 +208,12 @@ def graph_of(rows: DataFrame, folder: Path, told: dict[str, Any]) -> DeepModel:
 def vectors_of(rows: DataFrame, folder: Path, weights: Any) -> list[list[float]]:
     """What a Featurizer makes of rows, by weights of a file, once it was saved and loaded."""
     save_weights(folder / "weights.safetensors", weights)
-    featurizer = Featurizer(network=NETWORK, weights=str(folder / "weights.safetensors"), outputLayer="tanh_2")
+    featurizer = Featurizer(
+        network=NETWORK, weights=str(folder / "weights.safetensors"), outputLayer="tanh_2", outputCol="seen"
+    )
     featurizer.save(str(folder / "featurizer"))
     made = Featurizer.load(str(folder / "featurizer")).transform(rows)
-    return [row.vector.toArray().tolist() for row in made.orderBy("id").select("vector").collect()]
+    return [row.seen.toArray().tolist() for row in made.orderBy("id").select("seen").collect()]
 
 
 def tokens_of(rows: DataFrame, folder: Path) -> dict[str, Any]:
