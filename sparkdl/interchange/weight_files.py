@@ -18,7 +18,6 @@ from sparkdl.interchange.tensor_file import read_tensors, write_tensors
 from sparkdl.interchange.torch_names import timm, torchvision
 from sparkdl.layers import Normalization
 from sparkdl.layers.base import Weights
-from sparkdl.layers.composite import Leaf
 from sparkdl.transfer import started_from
 from sparkdl.weights import named_arrays, nested_weights
 
@@ -95,19 +94,12 @@ def file_weights(path: str | os.PathLike[str], network: BaseNetwork, names: str 
     if afresh:  # a layer starts afresh as a whole
         afresh = {link for link in table.links if table.of_head(link)}
     wanted = [link for link in table.links if link not in afresh]
-    _check(wanted, afresh, given, table, shapes, os.fspath(path))
-    found: dict[str, Array] = {}
+    _check(wanted, given, table, shapes, os.fspath(path))
+    found = _constants(network)
     for link in wanted:
         array = given[link.theirs]
         found |= link.read(array if array.dtype.itemsize >= 4 else array.astype(np.float32), shapes)
-    for leaf in _own_layers(network):
-        found |= {f"{leaf.path}/{name}": getattr(leaf.layer, name) for name in ("mean", "variance")}
-    return nested_weights({path: np.array(found[path], _floats(found[path])) for path in shapes if path in found})
-
-
-def _floats(array: Any) -> Any:
-    """float64 where a file has such."""
-    return array.dtype if isinstance(array, np.ndarray) else np.float32
+    return nested_weights({path: np.array(found[path]) for path in shapes if path in found})
 
 
 def save_weights(
@@ -160,9 +152,7 @@ def _known(network: BaseNetwork, names: str) -> Table | None:
     """The table, if there is one that has a name for all that the network learns."""
     table = NAMES[names](network)
     linked = {path for link in table.links for path in link.ours} if table else set()
-    own = {leaf.path for leaf in _own_layers(network)}
-    learned = {path for path in _shapes(network) if path.rpartition("/")[0] not in own}
-    return table if learned <= linked else None
+    return table if _shapes(network).keys() - _constants(network).keys() <= linked else None
 
 
 def _fullest(network: BaseNetwork, arrays: Mapping[str, Array], path: str) -> Table:
@@ -183,9 +173,14 @@ def _fullest(network: BaseNetwork, arrays: Mapping[str, Array], path: str) -> Ta
     return best
 
 
-def _own_layers(network: BaseNetwork) -> list[Leaf]:
-    """Of which no files know but ours, and whose weights are what they were made with."""
-    return [leaf for leaf in network.leaves() if isinstance(leaf.layer, Normalization)]
+def _constants(network: BaseNetwork) -> dict[str, Array]:
+    """By path the arrays of layers of which no files know but ours: what they were made with."""
+    layers = [(leaf.path, leaf.layer) for leaf in network.leaves() if isinstance(leaf.layer, Normalization)]
+    return {
+        f"{path}/{name}": np.asarray(value, np.float32)
+        for path, layer in layers
+        for name, value in (("mean", layer.mean), ("variance", layer.variance))
+    }
 
 
 def _shapes(network: BaseNetwork) -> dict[str, Any]:
@@ -216,7 +211,6 @@ def _differs(link: Link, given: Mapping[str, Array], shapes: Mapping[str, Any]) 
 
 def _check(
     wanted: list[Link],
-    afresh: set[Link],
     given: Mapping[str, Array],
     table: Table,
     shapes: Mapping[str, Any],

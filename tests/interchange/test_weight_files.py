@@ -175,6 +175,9 @@ def test_what_prepares_images_stays_as_it_is(network: Network, tmp_path: Path) -
     np.testing.assert_allclose(prepared.forward(found, pixels), expected, rtol=1e-3)
     save_weights(tmp_path / "b", found, prepared, "torchvision")
     assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
+    found[names[0]]["mean"] += 5  # by our names a file has these, too
+    save_weights(tmp_path / "c", found, prepared)
+    assert_same(load_weights(tmp_path / "c", prepared), found)
 
 
 def renamed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
