@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.decoding.layout import Layout
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, LabelPart, prepared
-from sparkdl.training.data.batches import Steps, epoch_order
+from sparkdl.training.data.batches import Steps, epoch_order, even_shares
+from sparkdl.training.group.balance import moves
 
 Array = np.ndarray[Any, Any]
 
@@ -20,7 +21,8 @@ Array = np.ndarray[Any, Any]
 def shares(dataset: DataFrame, features: str, label: str, workers: int, dtype: str = "float32") -> list[Array]:
     """For every worker the ids of its rows, in the order of its shard.
 
-    A row's hash decides both (see `sparkdl.spark.tasks.row_bytes`); rows that are equal may change places.
+    A row's hash decides both (see `sparkdl.spark.tasks.row_bytes`), and which rows go from workers with more than an
+    even share to those with less; rows that are equal may change places.
 
     Parameters
     ----------
@@ -43,7 +45,16 @@ def shares(dataset: DataFrame, features: str, label: str, workers: int, dtype: s
     placed = dataset.sparkSession.createDataFrame(rows).repartition(workers, "key")
     found = placed.withColumn("worker", F.spark_partition_id()).toArrow()
     ids, keys, owners = (found[name].to_numpy() for name in ("id", "key", "worker"))
-    return [ids[owners == worker][np.argsort(keys[owners == worker], kind="stable")] for worker in range(workers)]
+    order = np.argsort(keys, kind="stable")
+    own = [order[owners[order] == worker] for worker in range(workers)]
+    held = [len(places) for places in own]
+    even = even_shares(held)
+    parts, given = [[places[:share]] for places, share in zip(own, even, strict=True)], list(even)
+    for move in moves(held, even):
+        parts[move.taker].append(own[move.giver][given[move.giver] :][: move.rows])
+        given[move.giver] += move.rows
+    whole = [np.concatenate(places) for places in parts]
+    return [ids[places[np.argsort(keys[places], kind="stable")]] for places in whole]
 
 
 def global_batches(shares: list[Array], batch_size: int, seed: int, epochs: int) -> list[list[Array]]:

@@ -19,7 +19,7 @@ from contestants import order
 SEED, BATCH, EPOCHS, STEP_SIZE = 5, 5, 2, 0.5
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2, 3])
 def test_a_plain_loop_over_the_rebuilt_batches_comes_to_the_weights_of_a_fit(rows: DataFrame, workers: int) -> None:
     shares = order.shares(rows, "features", "label", workers)
     epochs = order.global_batches(shares, BATCH, SEED, EPOCHS)
