@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from sparkdl.base_network import BaseNetwork
-from sparkdl.interchange.layouts import LINEAR, TOKEN
-from sparkdl.interchange.links import Link, Table, conv, embedding, encoder_block, linear, norm
-from sparkdl.interchange.torch_names import COUNTERS, links, weighted
+from sparkdl.interchange.links import Link, Table, embedding, encoder_block, linear, norm
+from sparkdl.interchange.torch_names import COUNTERS, links, of_resnet, vision
 from sparkdl.layers import BatchNorm
 from sparkdl.weights import named_arrays
 
@@ -57,7 +57,7 @@ def bert(network: BaseNetwork) -> Table | None:
         found += linear("pooled/dense", "bert.pooler.dense")
     head = "outputs/dense/kernel" in arrays
     found += linear("outputs/dense", "classifier") if head else ()
-    besides = r"bert\.embeddings\.position_ids|bert\.pooler\..*|cls\..*"  # these of its pre-training
+    besides = r"bert\.embeddings\.position_ids|bert\.pooler\..*|cls\..*|classifier\..*"  # what others end in
     return Table(found, "outputs/dense" if head else "", "bert.", besides)
 
 
@@ -76,7 +76,8 @@ def distilbert(network: BaseNetwork) -> Table | None:
     head = "outputs/classifier/kernel" in arrays
     if head:
         found += [*linear("outputs/pre_classifier", "pre_classifier"), *linear("outputs/classifier", "classifier")]
-    return Table(found, "outputs" if head else "", "distilbert.", r"vocab_.*|distilbert\.embeddings\.position_ids")
+    besides = r"distilbert\.embeddings\.position_ids|vocab_.*|(pre_)?classifier\..*"
+    return Table(found, "outputs" if head else "", "distilbert.", besides)
 
 
 def gpt2(network: BaseNetwork) -> Table | None:
@@ -93,24 +94,22 @@ def gpt2(network: BaseNetwork) -> Table | None:
 
 def vit(network: BaseNetwork) -> Table | None:
     """Of `models.vit`."""
-    arrays = _arrays(network)
-    if not {"patches/kernel", "class/token", "positions/table"} <= arrays:
-        return None
-    found = [
-        Link("vit.embeddings.cls_token", ("class/token",), TOKEN),
-        Link("vit.embeddings.position_embeddings", ("positions/table",), TOKEN),
-        *conv("patches", "vit.embeddings.patch_embeddings.projection"),
-    ]
-    for index in range(_blocks(arrays)):
-        found += encoder_block(f"block_{index}", f"vit.encoder.layer.{index}.", VIT)
-    found += [*norm("norm", "vit.layernorm"), *linear("head", "classifier")]
-    return Table(found, "head", "vit.", r"vit\.pooler\..*")
+    names = {
+        "patches": "vit.embeddings.patch_embeddings.projection",
+        "class": "vit.embeddings.cls_token",
+        "positions": "vit.embeddings.position_embeddings",
+        "block": "vit.encoder.layer.",
+        "norm": "vit.layernorm",
+        "head": "classifier",
+    }
+    table = vision(network, VIT, names)
+    return table and replace(table, prefix="vit.", besides=r"vit\.pooler\..*")
 
 
 def resnet(network: BaseNetwork) -> Table | None:
     """Of `models.resnet`."""
-    leaves = weighted(network)
-    if not leaves or leaves[0].path != "conv1" or leaves[-1].path != "fc":
+    leaves = of_resnet(network)
+    if leaves is None:
         return None
 
     def theirs(path: str, kind: str) -> str:
@@ -127,7 +126,7 @@ def resnet(network: BaseNetwork) -> Table | None:
     for leaf in leaves[:-1]:
         kind = "normalization" if isinstance(leaf.layer, BatchNorm) else "convolution"
         found += links(leaf, theirs(leaf.path, kind))
-    return Table([*found, *linear("fc", "classifier.1", LINEAR)], "fc", "resnet.", COUNTERS)
+    return Table([*found, *linear("fc", "classifier.1")], "fc", "resnet.", COUNTERS)
 
 
 def _arrays(network: BaseNetwork) -> set[str]:

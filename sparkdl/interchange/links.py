@@ -63,7 +63,7 @@ class Table:
     Attributes
     ----------
     links : list of Link
-        Those of all arrays.
+        Those of all arrays, and perhaps of biases that the network lacks.
     head : str
         The path of the layer of the classes, which starts afresh where a file has others or none; "" without one.
     prefix : str
@@ -82,15 +82,13 @@ class Table:
         return bool(self.head) and link.ours[0].startswith(f"{self.head}/")
 
 
-def conv(ours: str, theirs: str, bias: bool = True) -> Iterator[Link]:
+def conv(ours: str, theirs: str) -> Iterator[Link]:
     """Of a Conv or DepthwiseConv."""
-    yield Link(f"{theirs}.weight", (f"{ours}/kernel",), CONV)
-    if bias:
-        yield Link(f"{theirs}.bias", (f"{ours}/bias",))
+    return linear(ours, theirs, CONV)
 
 
 def linear(ours: str, theirs: str, layout: Layout = LINEAR) -> Iterator[Link]:
-    """Of a Dense."""
+    """Of a Dense, or of another layer with a kernel and perhaps a bias."""
     yield Link(f"{theirs}.weight", (f"{ours}/kernel",), layout)
     yield Link(f"{theirs}.bias", (f"{ours}/bias",))
 

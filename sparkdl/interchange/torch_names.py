@@ -16,15 +16,13 @@ from sparkdl.network import Network
 from sparkdl.weights import named_arrays
 
 COUNTERS = r".*\.num_batches_tracked"  # of batch normalization, by which nothing is computed
-VIT = {
-    "torchvision": {
-        "qkv": "self_attention.in_proj_", "output": "self_attention.out_proj", "inner": "mlp.0", "outer": "mlp.3",
-        "attention_norm": "ln_1", "feed_forward_norm": "ln_2",
-    },
-    "timm": {
-        "qkv": "attn.qkv.", "output": "attn.proj", "inner": "mlp.fc1", "outer": "mlp.fc2",
-        "attention_norm": "norm1", "feed_forward_norm": "norm2",
-    },
+TORCHVISION_VIT = {
+    "qkv": "self_attention.in_proj_", "output": "self_attention.out_proj", "inner": "mlp.0", "outer": "mlp.3",
+    "attention_norm": "ln_1", "feed_forward_norm": "ln_2",
+}  # fmt: skip
+TIMM_VIT = {
+    "qkv": "attn.qkv.", "output": "attn.proj", "inner": "mlp.fc1", "outer": "mlp.fc2",
+    "attention_norm": "norm1", "feed_forward_norm": "norm2",
 }  # fmt: skip
 
 
@@ -35,7 +33,7 @@ def torchvision(network: BaseNetwork) -> Table | None:
             return found
     return vision(
         network,
-        "torchvision",
+        TORCHVISION_VIT,
         {
             "patches": "conv_proj",
             "class": "class_token",
@@ -51,7 +49,7 @@ def timm(network: BaseNetwork) -> Table | None:
     """timm's, of ResNets, which has torchvision's for them, and of vision transformers; None of others."""
     return residual(network) or vision(
         network,
-        "timm",
+        TIMM_VIT,
         {
             "patches": "patch_embed.proj",
             "class": "cls_token",
@@ -65,8 +63,8 @@ def timm(network: BaseNetwork) -> Table | None:
 
 def residual(network: BaseNetwork) -> Table | None:
     """Of `models.resnet`, whose layers are named so."""
-    leaves = weighted(network)
-    if not leaves or leaves[0].path != "conv1" or leaves[-1].path != "fc":
+    leaves = of_resnet(network)
+    if leaves is None:
         return None
 
     def theirs(path: str) -> str:
@@ -74,6 +72,12 @@ def residual(network: BaseNetwork) -> Table | None:
         return re.sub(r"(layer\d+|downsample)_(\d+)", r"\1.\2", path)
 
     return Table([link for leaf in leaves for link in links(leaf, theirs(leaf.path))], "fc", besides=COUNTERS)
+
+
+def of_resnet(network: BaseNetwork) -> list[Leaf] | None:
+    """The layers with weights of `models.resnet`; None of another network."""
+    leaves = weighted(network)
+    return leaves if leaves and leaves[0].path == "conv1" and leaves[-1].path == "fc" else None
 
 
 def mobile(network: BaseNetwork) -> Table | None:
@@ -116,15 +120,15 @@ def plain(network: BaseNetwork) -> Table | None:
     return Table(found, leaves[-1].path)
 
 
-def vision(network: BaseNetwork, style: str, names: dict[str, str]) -> Table | None:
-    """Of `models.vit`, by their names for its parts."""
+def vision(network: BaseNetwork, block: dict[str, str], names: dict[str, str]) -> Table | None:
+    """Of `models.vit`, by their names for the parts of a block and for all else."""
     paths = {leaf.path.partition("/")[0] for leaf in weighted(network)}
     if not {"patches", "class", "positions", "block_0", "norm", "head"} <= paths:
         return None
     found = [Link(names["class"], ("class/token",), TOKEN), Link(names["positions"], ("positions/table",), TOKEN)]
     found += conv("patches", names["patches"])
     for index in range(sum(path.startswith("block_") for path in paths)):
-        found += encoder_block(f"block_{index}", f"{names['block']}{index}.", VIT[style])
+        found += encoder_block(f"block_{index}", f"{names['block']}{index}.", block)
     return Table([*found, *norm("norm", names["norm"]), *linear("head", names["head"])], "head")
 
 
@@ -145,5 +149,5 @@ def links(leaf: Leaf, theirs: str) -> Iterator[Link]:
     if isinstance(leaf.layer, BatchNorm):
         return batch_norm(leaf.path, theirs)
     if isinstance(leaf.layer, (Conv, DepthwiseConv)):
-        return conv(leaf.path, theirs, leaf.layer.bias)
+        return conv(leaf.path, theirs)
     return linear(leaf.path, theirs)

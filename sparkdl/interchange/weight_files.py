@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -150,9 +151,12 @@ def _table(network: BaseNetwork, names: str) -> Table:
 
 def _known(network: BaseNetwork, names: str) -> Table | None:
     """The table, if there is one that has a name for all that the network learns."""
-    table = NAMES[names](network)
-    linked = {path for link in table.links for path in link.ours} if table else set()
-    return table if _shapes(network).keys() - _constants(network).keys() <= linked else None
+    table, shapes = NAMES[names](network), _shapes(network)
+    if table is None:
+        return None
+    links = [link for link in table.links if shapes.keys() >= set(link.ours)]  # a layer may lack its bias
+    linked = {path for link in links for path in link.ours}
+    return replace(table, links=links) if shapes.keys() - _constants(network).keys() <= linked else None
 
 
 def _fullest(network: BaseNetwork, arrays: Mapping[str, Array], path: str) -> Table:

@@ -180,6 +180,22 @@ def test_what_prepares_images_stays_as_it_is(network: Network, tmp_path: Path) -
     assert_same(load_weights(tmp_path / "c", prepared), found)
 
 
+def test_layers_may_lack_their_biases(tmp_path: Path) -> None:
+    layers = [Conv(3, (3, 3), bias=False), Relu(), Flatten(), Dense(4, bias=False), Relu(), Dense(2)]
+    network = Network(layers, input_shape=(8, 10, 2))
+    weights = random(network)
+    save_weights(tmp_path / "a", weights, network, "torchvision")
+    assert [name for name in read_tensors(tmp_path / "a").arrays if "bias" in name] == ["classifier.2.bias"]
+    assert_same(load_weights(tmp_path / "a", network, "torchvision"), weights)
+
+
+def test_an_encoder_takes_files_of_networks_that_end_in_classes(tmp_path: Path) -> None:
+    whole, encoder = models.bert(3, **BERT), models.bert(**BERT)
+    weights = random(whole)
+    save_weights(tmp_path / "a", weights, whole, "huggingface")
+    assert_same(load_weights(tmp_path / "a", encoder), {name: weights[name] for name in encoder.abstract_weights()})
+
+
 def renamed(path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     write_tensors(path, change(dict(read_tensors(path).arrays)))
 
