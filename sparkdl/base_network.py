@@ -147,7 +147,8 @@ class BaseNetwork(Generating):
             Layers to freeze, such as "conv_0"; a network within the network is frozen as a whole, or in part by a path
             such as "body/conv_0".
         until : str, optional
-            Freeze this layer, too, and all that it depends on.
+            Freeze this layer, too, and all that it depends on. "layer3" is the last of "layer3_0", "layer3_1" and so
+            on, if there is no layer of that very name.
 
         Raises
         ------
@@ -157,7 +158,7 @@ class BaseNetwork(Generating):
         if not names and until is None:
             raise ValueError('frozen expects names of layers or until=..., received neither; write frozen("conv_0").')
         self.check_paths(names)
-        return self.frozen_at({*names, *(() if until is None else self._needed([until]))})
+        return self.frozen_at({*names, *(() if until is None else self._needed([self._last_of(until)]))})
 
     def check_weights(self, weights: Weights) -> None:
         """ValueError naming the first array that is missing, unknown or of another shape than this network's."""
@@ -197,6 +198,12 @@ class BaseNetwork(Generating):
         if path is not None:
             drawing.savefig(path, dpi=120)
         return drawing
+
+    def _last_of(self, name: str) -> str:
+        """The layer of that name, or the last of those that are numbered after it from 0 on."""
+        found = [own for own in self.names if own.startswith(f"{name}_")]
+        numbered = found == [f"{name}_{number}" for number in range(len(found))]
+        return found[-1] if found and numbered and name not in self.names else name
 
     def _needed(self, names: list[str]) -> set[str]:
         """These layers, and all that they depend on, be it for its weights alone.

@@ -11,11 +11,11 @@ from sparkdl.interchange.layouts import LINEAR, TOKEN, after_flatten
 from sparkdl.interchange.links import Link, Table, batch_norm, conv, encoder_block, linear, norm
 from sparkdl.layers import BatchNorm, Conv, Dense, DepthwiseConv, Flatten
 from sparkdl.layers.composite import Leaf
-from sparkdl.models.mobile import STAGES
 from sparkdl.network import Network
 from sparkdl.weights import named_arrays
 
 COUNTERS = r".*\.num_batches_tracked"  # of batch normalization, by which nothing is computed
+MOBILE_BLOCKS = 17  # of MobileNetV2
 TORCHVISION_VIT = {
     "qkv": "self_attention.in_proj_", "output": "self_attention.out_proj", "inner": "mlp.0", "outer": "mlp.3",
     "attention_norm": "ln_1", "feed_forward_norm": "ln_2",
@@ -91,13 +91,12 @@ def mobile(network: BaseNetwork) -> Table | None:
 
 def _mobile_names() -> Iterator[str]:
     yield from ("features.0.0", "features.0.1")
-    number = 0
-    for expansion, _, blocks, _ in STAGES:
-        for _ in range(blocks):
-            number += 1
-            parts = ("0.0", "0.1", "1", "2") if expansion == 1 else ("0.0", "0.1", "1.0", "1.1", "2", "3")
-            yield from (f"features.{number}.conv.{part}" for part in parts)
-    yield from (f"features.{number + 1}.0", f"features.{number + 1}.1", "classifier.1")
+    for number in range(1, MOBILE_BLOCKS + 1):
+        parts = (
+            ("0.0", "0.1", "1", "2") if number == 1 else ("0.0", "0.1", "1.0", "1.1", "2", "3")
+        )  # the first is as wide
+        yield from (f"features.{number}.conv.{part}" for part in parts)
+    yield from (f"features.{MOBILE_BLOCKS + 1}.0", f"features.{MOBILE_BLOCKS + 1}.1", "classifier.1")
 
 
 def plain(network: BaseNetwork) -> Table | None:

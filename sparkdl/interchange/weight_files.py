@@ -94,9 +94,10 @@ def file_weights(path: str | os.PathLike[str], network: BaseNetwork, names: str 
     afresh = {link for link in table.links if table.of_head(link) and _differs(link, given, shapes)}
     if afresh:  # a layer starts afresh as a whole
         afresh = {link for link in table.links if table.of_head(link)}
-    wanted = [link for link in table.links if link not in afresh]
-    _check(wanted, given, table, shapes, os.fspath(path))
     found = _constants(network)
+    made = {link for link in table.links if link.theirs not in given and found.keys() >= set(link.ours)}
+    wanted = [link for link in table.links if link not in afresh | made]
+    _check(wanted, given, table, shapes, os.fspath(path))
     for link in wanted:
         array = given[link.theirs]
         found |= link.read(array if array.dtype.itemsize >= 4 else array.astype(np.float32), shapes)

@@ -1,4 +1,7 @@
-"""Ready-made networks: functions of shapes and classes that return a Network or a Graph."""
+"""Ready-made networks: functions of shapes and classes that return a Network or a Graph.
+
+All but `tabular` and `embedded` also take `weights`, `frozen_until` and more; see `pretrained.pretrainable`.
+"""
 
 from sparkdl.models.categories import dlrm as dlrm
 from sparkdl.models.categories import embedded as embedded

@@ -25,6 +25,7 @@ from sparkdl.layers import (
     Stack,
 )
 from sparkdl.models.perceptrons import mlp
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 NUMBERS = "numbers"  # the input of all numbers
@@ -53,6 +54,7 @@ def embedded(categories: Mapping[str, int | Embedding], numbers: int | Normaliza
     return Graph(inputs, nodes, "outputs")
 
 
+@pretrainable
 def wide_and_deep(
     categories: Mapping[str, int | Embedding],
     numbers: int | Normalization = 0,
@@ -111,6 +113,7 @@ def wide_and_deep(
     return Graph(inputs, nodes, "outputs")
 
 
+@pretrainable
 def dlrm(
     categories: Mapping[str, int | Embedding],
     numbers: int | Normalization,
@@ -151,6 +154,7 @@ def dlrm(
     return Graph(inputs, nodes, "outputs")
 
 
+@pretrainable
 def two_tower(
     queries: Mapping[str, int | Embedding],
     items: Mapping[str, int | Embedding],

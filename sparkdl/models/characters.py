@@ -18,11 +18,13 @@ from sparkdl.layers import (
     Vocabulary,
 )
 from sparkdl.layers.recurrent import Recurrent
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 NAME = "characters"  # of an Embedding whose table is used twice
 
 
+@pretrainable
 def char_rnn(
     characters: int | Vocabulary | OneHot | Embedding,
     units: Sequence[int] = (256, 256),

@@ -25,6 +25,7 @@ from sparkdl.layers import (
     TransformerEncoder,
 )
 from sparkdl.models.categories import NUMBERS, embedding_of, entry_nodes, numbers_node
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 # By the number of blocks, from 1: what the paper's authors take for a start. The last is for more of them, too.
@@ -33,6 +34,7 @@ ATTENTION_DROPOUTS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35)
 DROPOUTS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 
 
+@pretrainable
 def ft_transformer(
     categories: Mapping[str, int | Embedding],
     numbers: int | Normalization = 0,

@@ -29,11 +29,13 @@ from sparkdl.layers import (
 )
 from sparkdl.models.categories import vector_size
 from sparkdl.models.perceptrons import mlp
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 HISTORY, KNOWN, SERIES = "history", "known", "series"  # the inputs
 
 
+@pretrainable
 def forecaster(
     values: int | Normalization,
     horizon: int,

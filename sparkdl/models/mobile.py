@@ -14,12 +14,14 @@ from sparkdl.layers import (
     Residual,
 )
 from sparkdl.layers.base import Shape
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 # Expansion, filters, blocks and strides of the first block of every stage; table 2 of the paper.
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
+@pretrainable
 def mobilenet_v2(
     input_shape: Shape = (224, 224, 3), classes: int = 1000, width: float = 1.0, dropout: float = 0.2
 ) -> Network:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from sparkdl.layers import BatchNorm, Dense, Dropout, Flatten, Layer, Relu, Reshape, Residual
 from sparkdl.layers.base import Shape
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 
+@pretrainable
 def mlp(
     input_shape: Shape, outputs: int, units: Sequence[int] = (256, 128), dropout: float = 0.0, batch_norm: bool = False
 ) -> Network:
@@ -35,6 +37,7 @@ def mlp(
     return Network([*layers, Dense(outputs)], input_shape=input_shape)
 
 
+@pretrainable
 def tabular_resnet(
     input_shape: Shape, outputs: int, width: int = 192, hidden: int = 384, blocks: int = 4, dropout: float = 0.2
 ) -> Network:
@@ -61,6 +64,7 @@ def tabular_resnet(
     return Network([*layers, BatchNorm(), Relu(), Dense(outputs)], input_shape=input_shape)
 
 
+@pretrainable
 def autoencoder(input_shape: Shape, units: Sequence[int] = (128, 32)) -> Network:
     """Dense layers that squeeze a row and spread it again: trained with SquaredError on rows as their own labels.
 

@@ -16,9 +16,11 @@ from sparkdl.layers import (
     Tanh,
 )
 from sparkdl.layers.base import Shape
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 
+@pretrainable
 def lenet(input_shape: Shape = (32, 32, 1), classes: int = 10) -> Network:
     """LeNet-5 as it is taught: 61,706 weights for images of 32 x 32 (LeCun et al. 1998, with all maps connected).
 
@@ -30,6 +32,7 @@ def lenet(input_shape: Shape = (32, 32, 1), classes: int = 10) -> Network:
     return Network([*layers, Dense(120), Tanh(), Dense(84), Tanh(), Dense(classes)], input_shape=input_shape)
 
 
+@pretrainable
 def cifar10_tutorial(input_shape: Shape = (24, 24, 3), classes: int = 10) -> Network:
     """The network of TensorFlow's CIFAR-10 tutorial of 2015, on which the paper behind sparkdl measured.
 
@@ -52,6 +55,7 @@ def cifar10_tutorial(input_shape: Shape = (24, 24, 3), classes: int = 10) -> Net
     return Network([*layers, last], input_shape=input_shape)
 
 
+@pretrainable
 def alexnet(input_shape: Shape = (224, 224, 3), classes: int = 1000, dropout: float = 0.5) -> Network:
     """AlexNet with one group, as torchvision has it: 61,100,840 weights for 1000 classes (Krizhevsky 2014)."""
     layers: list[Layer] = [_conv(64, 11, 2, strides=4), Relu(), MaxPool(3, 2), _conv(192, 5, 2), Relu(), MaxPool(3, 2)]
@@ -63,6 +67,7 @@ def alexnet(input_shape: Shape = (224, 224, 3), classes: int = 1000, dropout: fl
     return Network([*layers, Dense(classes)], input_shape=input_shape)
 
 
+@pretrainable
 def vgg16(input_shape: Shape = (224, 224, 3), classes: int = 1000, dropout: float = 0.5) -> Network:
     """VGG-16: 138,357,544 weights for 1000 classes (Simonyan and Zisserman 2015, configuration D)."""
     layers: list[Layer] = []

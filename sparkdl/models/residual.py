@@ -6,26 +6,31 @@ from collections.abc import Sequence
 
 from sparkdl.layers import BatchNorm, Conv, Dense, GlobalAvgPool, Layer, MaxPool, Relu, Residual
 from sparkdl.layers.base import Shape
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 SMALL = 64  # height or width up to which images get the stem that does not shrink them
 
 
+@pretrainable
 def resnet18(input_shape: Shape = (224, 224, 3), classes: int = 1000, small: bool | None = None) -> Network:
     """ResNet-18: 11,689,512 weights for 1000 classes, as torchvision's; see `resnet`."""
     return resnet(input_shape, classes, (2, 2, 2, 2), small=small)
 
 
+@pretrainable
 def resnet34(input_shape: Shape = (224, 224, 3), classes: int = 1000, small: bool | None = None) -> Network:
     """ResNet-34: 21,797,672 weights for 1000 classes, as torchvision's; see `resnet`."""
     return resnet(input_shape, classes, (3, 4, 6, 3), small=small)
 
 
+@pretrainable
 def resnet50(input_shape: Shape = (224, 224, 3), classes: int = 1000, small: bool | None = None) -> Network:
     """ResNet-50: 25,557,032 weights for 1000 classes, as torchvision's; see `resnet`."""
     return resnet(input_shape, classes, (3, 4, 6, 3), bottleneck=True, small=small)
 
 
+@pretrainable
 def resnet(
     input_shape: Shape,
     classes: int,

@@ -7,9 +7,11 @@ from typing import Any
 from sparkdl.graph import Graph
 from sparkdl.layers import Concatenate, Conv, ConvTranspose, Crop, Layer, MaxPool, Relu
 from sparkdl.layers.base import Shape
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 
+@pretrainable
 def unet(
     input_shape: Shape = (256, 256, 1), classes: int = 2, filters: int = 64, depth: int = 4, padding: str = "same"
 ) -> Graph:

@@ -20,11 +20,13 @@ from sparkdl.layers import (
     TemporalConvNet,
     TimeMax,
 )
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 SIZE = 128  # of the vectors that categories get
 
 
+@pretrainable
 def lstm_classifier(
     input_shape: tuple[Any, ...],
     outputs: int,
@@ -61,6 +63,7 @@ def lstm_classifier(
     return Network([*layers, pool, Dense(outputs)], input_shape=input_shape)
 
 
+@pretrainable
 def text_cnn(
     input_shape: tuple[Any, ...],
     outputs: int,
@@ -97,6 +100,7 @@ def text_cnn(
     return Network([*_vectors(embedding), Parallel(branches), *_dropped(dropout), last], input_shape=input_shape)
 
 
+@pretrainable
 def tcn(
     input_shape: tuple[Any, ...],
     outputs: int,

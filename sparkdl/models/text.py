@@ -24,11 +24,13 @@ from sparkdl.layers import (
     TimeMean,
     TransformerEncoder,
 )
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 SMALL = TruncatedNormal(0.02)  # from which BERT and GPT-2 draw all kernels and tables
 
 
+@pretrainable
 def transformer_classifier(
     words: int | Embedding,
     classes: int,
@@ -67,6 +69,7 @@ def transformer_classifier(
     return Network([*before, *body, LayerNorm(), TimeMean(), Dense(classes)], input_shape=(None,))
 
 
+@pretrainable
 def bert(
     classes: int | None = None,
     vocabulary: int = 30_522,
@@ -136,6 +139,7 @@ def bert(
     return Graph({"tokens": (None,)}, nodes, "pooled" if classes is None else "outputs")
 
 
+@pretrainable
 def distilbert(classes: int | None = None, vocabulary: int = 30_522) -> Graph:
     """DistilBERT, base (Sanh et al. 2019): BERT with 6 blocks, no types and no pooling; 66,362,880 weights.
 
@@ -154,11 +158,13 @@ def distilbert(classes: int | None = None, vocabulary: int = 30_522) -> Graph:
     return graph.with_head({"outputs": (head, "pooled")})
 
 
+@pretrainable
 def minilm(classes: int | None = None, vocabulary: int = 30_522) -> Graph:
     """MiniLM of 6 blocks and 384 numbers a step (Wang et al. 2020): 22,713,216 weights; see `bert`."""
     return bert(classes, vocabulary, size=384, blocks=6)
 
 
+@pretrainable
 def gpt2(
     vocabulary: int = 50_257,
     size: int = 768,

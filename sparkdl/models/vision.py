@@ -16,21 +16,25 @@ from sparkdl.layers import (
     TransformerEncoder,
 )
 from sparkdl.layers.base import Shape
+from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
 
 SMALL = TruncatedNormal(0.02)
 
 
+@pretrainable
 def vit_s16(input_shape: Shape = (224, 224, 3), classes: int = 1000) -> Network:
     """ViT-S/16: 22,050,664 weights for 1000 classes, as timm's; see `vit`."""
     return vit(input_shape, classes, size=384, heads=6)
 
 
+@pretrainable
 def vit_b16(input_shape: Shape = (224, 224, 3), classes: int = 1000) -> Network:
     """ViT-B/16: 86,567,656 weights for 1000 classes, as torchvision's; see `vit`."""
     return vit(input_shape, classes)
 
 
+@pretrainable
 def vit(
     input_shape: Shape,
     classes: int,

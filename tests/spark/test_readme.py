@@ -103,7 +103,8 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     errors = next(line.split() for line in forecast if re.fullmatch(r"[\d.]+ [\d.]+", line))
     assert float(errors[0]) < float(errors[1]) / 2  # of the network, and of the last step
     assert [line for line in forecast if "|" in line][-1].count("2024-01-1") == 1
-    assert loaded == ["32", "(7, 7, 3, 64)"]  # numbers of a text's vector, and a kernel
+    # The first layers of a network with its weights, and the shape of a kernel; numbers of a text's vector.
+    assert loaded == ["('rescaled', 'normalized', 'conv1') (512, 5)", "32"]
 
 
 def test_every_page_with_code_is_run() -> None:
