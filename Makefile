@@ -8,13 +8,16 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-all test-slow test-matrix lint notebooks docs benchmarks clean
+.PHONY: help quickstart pretrained test test-all test-slow test-matrix lint notebooks docs benchmarks clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 quickstart: $(VENV)/installed-plot  ## train a network on the packaged images, on this machine
 	$(RUN) -m sparkdl.quickstart
+
+pretrained: $(VENV)/installed-plot  ## train a ResNet-18 on CIFAR-10 for others to start from; some 20 minutes
+	$(RUN) notebooks/pretrained.py
 
 test: $(VENV)/installed-test  ## run the tests that take a few minutes
 	$(RUN) -m pytest --numprocesses 3 -m "not slow"
