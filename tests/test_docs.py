@@ -30,7 +30,10 @@ TESTS = [
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
-def test_examples_give_what_they_say(test: doctest.DocTest, capsys: pytest.CaptureFixture[str]) -> None:
+def test_examples_give_what_they_say(
+    test: doctest.DocTest, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # as a user has it
         failed, attempted = doctest.DocTestRunner().run(test)
     assert attempted

@@ -11,6 +11,7 @@ from contestants.resnet_steps import STEP_SIZE, WARM_UP, Case, Contestant, rows
 from torch import nn
 
 from sparkdl.layers import (
+    AvgPool,
     BatchNorm,
     Conv,
     Dense,
@@ -24,6 +25,7 @@ from sparkdl.layers import (
     Relu,
     Relu6,
     Residual,
+    Tanh,
 )
 from sparkdl.layers.base import Shape, Weights
 from sparkdl.layers.composite import Chain
@@ -73,6 +75,10 @@ def module(layer: Layer, weights: Weights, input_shape: Shape) -> nn.Module:
         return Sum(body, shortcut)
     if isinstance(layer, Relu):
         return nn.ReLU()
+    if isinstance(layer, Tanh):
+        return nn.Tanh()
+    if isinstance(layer, AvgPool):
+        return nn.AvgPool2d(layer.size, layer.strides)
     if isinstance(layer, Relu6):
         return nn.ReLU6()
     if isinstance(layer, Dropout):

@@ -137,6 +137,11 @@ def save_weights(
     return None
 
 
+def known_names(network: BaseNetwork) -> list[str]:
+    """Whose names of the network's weights are known, as `names` of `load_weights` and `save_weights` has them."""
+    return [names for names in NAMES if _known(network, names)]
+
+
 def _table(network: BaseNetwork, names: str) -> Table:
     """Of the network, with links to all of its arrays."""
     if names not in NAMES:
