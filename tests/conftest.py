@@ -36,6 +36,7 @@ SLOW = (
     "tests/interchange/test_onnx_models.py::test_rows_of_one",
     "tests/interchange/test_onnx_models.py::test_who",
     "tests/interchange/test_onnx_networks.py::test_operators",
+    "tests/interchange/test_onnx_out.py::test_operators",
     "tests/interchange/test_weight_files.py::test_distilbert",
     "tests/interchange/test_weight_files.py::test_mobile",
     "tests/launch/test_fork_server.py",

@@ -48,6 +48,7 @@ from sparkdl.layers import (
     TransformerEncoder,
     UpSample,
 )
+from sparkdl.layers.composite import Child, Composite
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -217,6 +218,22 @@ class Halved(Layer):
 def test_a_layer_that_cannot_be_written_is_named(network: Network, place: str) -> None:
     with pytest.raises(ValueError, match=f"'{place}' must be one of sparkdl.layers, .* received a Halved; make"):
         network.to_onnx(random_weights(network))
+
+
+@dataclass(frozen=True)
+class Twice(Composite):
+    """A user's own layer, made of layers."""
+
+    layer: Layer
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        return Child("once", self.layer, (0,)), Child("again", self.layer, (1,), shared="once")
+
+
+def test_a_layer_made_of_layers_is_written_whoever_made_it() -> None:
+    network = Network([Twice(Dense(3))], input_shape=(3,))
+    assert operators(network.to_onnx(random_weights(network))) == ["MatMul", "Add", "MatMul", "Add", "Identity"]
 
 
 def test_what_is_not_the_networks_or_has_no_version_is_refused() -> None:

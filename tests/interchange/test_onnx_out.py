@@ -119,6 +119,12 @@ def test_a_layer_gives_what_it_gives_here(row: Row) -> None:
     assert_equal(network_of(row))
 
 
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.layer}-{row.shape}") for row in FIRSTS])
+def test_operators_of_other_versions_give_the_same(row: Row, opset: int) -> None:
+    assert_equal(network_of(row), opset)
+
+
 def test_every_public_layer_is_among_them() -> None:
     public = {kind for _, kind in inspect.getmembers(sparkdl.layers, inspect.isclass) if issubclass(kind, Layer)}
     assert not public - {Layer, KernelLayer, Composite} - {kind for row in ROWS for kind in kinds(row.layer)}
