@@ -263,6 +263,7 @@ def test_a_file_is_the_model_and_large_arrays_lie_beside_it(tmp_path: Path, monk
         save_onnx(tmp_path / "a.onnx", network, weights)
         found = onnxruntime.InferenceSession(tmp_path / "a.onnx").run(["label"], rows.fed)
         assert_same(found[0], wanted)
+        assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
         sizes.append([(path.name, path.stat().st_size) for path in sorted(tmp_path.iterdir())])
     assert [name for name, _ in sizes[1]] == ["a.onnx", "a.onnx.data"] and sizes[1] == sizes[2]
     assert sizes[1][0][1] < sizes[0][0][1] - 4000 < sizes[1][1][1]

@@ -53,15 +53,13 @@ def onnx_model(
         writing.nodes.append(helper.make_node("Identity", [value.name], [name], name=f"outputs/{name}"))
         kind = kinds.INT64 if network.children[at - network.entries].layer.gives_integers else kinds.FLOAT
         put_out.append(helper.make_tensor_value_info(name, kind, _sizes(value.shape, owners.get(value.lengths))))
-    arrays = [onnx.numpy_helper.from_array(array, name) for name, array in writing.arrays.items()]
-    graph = helper.make_graph(writing.nodes, "sparkdl", given, put_out, arrays)
     versions = [helper.make_opsetid("", opset)]
-    return helper.make_model(
-        graph,
-        opset_imports=versions,
-        ir_version=helper.find_min_ir_version_for(versions),
-        producer_name="sparkdl",
-    )
+    oldest = helper.find_min_ir_version_for(versions)
+    graph = helper.make_graph(writing.nodes, "sparkdl", given, put_out)
+    model = helper.make_model(graph, opset_imports=versions, ir_version=oldest, producer_name="sparkdl")
+    for name, array in writing.arrays.items():  # last, as onnx copies what it is given
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return model
 
 
 def _sizes(shape: Shape, time: str | None) -> list[str | int]:
