@@ -22,7 +22,7 @@ class Takes(Enum):
     CHANNELS_LAST = 0
     CHANNELS_FIRST = 1
     EITHER = 2  # it asks where the channels are
-    ANY = 3  # it takes each number by itself, or all of a row together
+    ANY = 3  # it takes each number by itself, or all of a row together, or knows of both orders
 
 
 class Writer(NamedTuple):
