@@ -239,6 +239,8 @@ SLOW = (
     "tests/training/test_step_labels.py::test_one_output_a_row",
     "tests/training/test_step_labels.py::test_padding_changes",
     "tests/training/test_step_labels.py::test_workers_together_compute_what_one_does[3-numbers]",
+    "tests/training/test_step_factors.py::test_every_rule",
+    "tests/training/test_step_factors.py::test_tables",
     "tests/training/test_tables.py",
     "tests/training/test_threshold.py::test_what_is_sent_and_what_is_kept_add_up_to_the_gradients[auto",
     "tests/training/test_timeline.py::test_a_browser",
@@ -257,6 +259,9 @@ SLOW = (
     "tests/training/test_truncated.py::test_statistics",
     "tests/training/test_truncated.py::test_what_lies_further_back",
     "tests/training/test_truncated.py::test_workers_together",
+    "tests/training/test_unfreezing.py::test_a_run",
+    "tests/training/test_unfreezing.py::test_tables",
+    "tests/training/test_unfreezing.py::test_workers",
 )
 
 
