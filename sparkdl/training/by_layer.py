@@ -41,7 +41,7 @@ def checked_rests(given: Any, network: BaseNetwork) -> Named:
         try:
             network_at(network, rests, epoch)
         except ValueError as error:
-            raise ValueError(f"unfreeze_after: {error}") from None
+            raise ValueError(f"unfreeze_after cannot divide a layer: {error}") from None
     return rests
 
 
