@@ -6,7 +6,7 @@ clipping, `m` and `v` are running averages of g and g * g, and hats mark their b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ import jax
 import optax
 
 from sparkdl import norms
+from sparkdl.layer_paths import value_at
 from sparkdl.schedules import ConstantSchedule, Schedule
 from sparkdl.specs import Spec, check_range
 
@@ -94,6 +95,7 @@ class Optimizer(Spec):
         steps_per_epoch: int,
         weight_decay: Any = None,
         axis: str | None = None,
+        begun: Mapping[str, int] | None = None,
     ) -> optax.GradientTransformation:
         """The optimizer for one run.
 
@@ -107,6 +109,9 @@ class Optimizer(Spec):
             Instead of the field's, for a program that serves several values.
         axis : str, optional
             The mesh axis of workers of whom each holds a part of every array, for norms of the whole.
+        begun : mapping, optional
+            By name (see `stands_for` of `layer_paths.py`), layers that began later than others, and when; {} if more
+            are to come. Those of each time have a state of the rule to themselves, which counts their own steps.
 
         Returns
         -------
@@ -125,7 +130,8 @@ class Optimizer(Spec):
         factors = Schedule.of(self.schedule).factors(total_steps, steps_per_epoch)
         steps = optax.scale_by_schedule(lambda count: -step_size * factors(count))
         decay = self.weight_decay if weight_decay is None else weight_decay
-        chain = optax.chain(*self._clipping(axis), self.decayed_rule(decay), *self._scaling(axis), steps)
+        rule = self.decayed_rule(decay) if begun is None else self._by_beginning(decay, begun)
+        chain = optax.chain(*self._clipping(axis), rule, *self._scaling(axis), steps)
 
         def update(gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
             with jax.numpy_dtype_promotion("standard"):  # optax raises floats to the power of its integer step count
@@ -151,6 +157,16 @@ class Optimizer(Spec):
                 f"no_decay of {type(self).__name__} names {unknown[0]!r}, but the network trains no weights of that "
                 f"name or layer; there are {', '.join(sorted(known))}."
             )
+
+    def _by_beginning(self, decay: Any, begun: Mapping[str, int]) -> optax.GradientTransformation:
+        """The rule, with a state for the layers of every time that `begun` gives, and of 0 for all others."""
+
+        def times(tree: Any) -> Any:
+            return jax.tree.map_with_path(
+                lambda path, _: value_at(begun, "/".join(entry.key for entry in path), 0), tree
+            )
+
+        return optax.partition({time: self.decayed_rule(decay) for time in {0, *begun.values()}}, times)
 
     def _decays(self, path: Any, weight: Any) -> bool:
         return not _names_of(path) & set(self.no_decay)

@@ -270,3 +270,38 @@ class WarmupCosine(TimedSchedule):
         warmup = self.steps(self.warmup, total_steps, steps_per_epoch)
         last = max(total_steps, warmup + 1)
         return optax.warmup_cosine_decay_schedule(self.start, 1.0, warmup, last, self.end)
+
+
+@dataclass(frozen=True)
+class Warmup(TimedSchedule):
+    """A straight line from `start` to 1 in `length`, then any schedule over the rest of the run.
+
+    Parameters
+    ----------
+    length : float
+        Of the rise.
+    schedule : Schedule or str, default ConstantSchedule()
+        What follows, as of a run that begins where the rise ends: `Warmup(500, PolynomialDecay())` is the linear one
+        with which transformers are tuned.
+    start : float, default 0
+        First factor; with 0 the first step changes nothing.
+    """
+
+    length: float
+    schedule: Schedule | str = ConstantSchedule()
+    start: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "schedule", Schedule.of(self.schedule))
+        check_range(self, "(0, inf)", "length")
+        check_range(self, "[0, 1]", "start")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        length = self.steps(self.length, total_steps, steps_per_epoch)
+        rise = optax.linear_schedule(self.start, 1.0, length)
+        after = Schedule.of(self.schedule).curve(max(1, total_steps - length), steps_per_epoch)
+        return optax.join_schedules([rise, after], [length])
+
+    def looks_ahead(self) -> bool:
+        return Schedule.of(self.schedule).looks_ahead() or not self.is_packaged()

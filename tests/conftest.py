@@ -121,6 +121,7 @@ SLOW = (
     "tests/spark/test_featurizer.py::test_it_is",
     "tests/spark/test_featurizer.py::test_rows_that",
     "tests/spark/test_featurizer.py::test_weights_come",
+    "tests/spark/test_fine_tuning.py::test_a_fit",
     "tests/spark/test_fit.py::test_a_second_fit_of_equal_shapes",
     "tests/spark/test_fit.py::test_a_step_on_all_rows_is_one_of_gradient_descent[bytes",
     "tests/spark/test_fit.py::test_a_step_on_all_rows_is_one_of_gradient_descent[float32",
@@ -240,6 +241,8 @@ SLOW = (
     "tests/training/test_sharded.py::test_norms_and_more_workers",
     "tests/training/test_sharded.py::test_runs_of_a_grid",
     "tests/training/test_sharded.py::test_two_workers_come_to_the_bits",
+    "tests/training/test_step_factors.py::test_every_rule",
+    "tests/training/test_step_factors.py::test_tables",
     "tests/training/test_step_labels.py::test_an_lstm_learns",
     "tests/training/test_step_labels.py::test_one_output_a_row",
     "tests/training/test_step_labels.py::test_padding_changes",
@@ -262,6 +265,9 @@ SLOW = (
     "tests/training/test_truncated.py::test_statistics",
     "tests/training/test_truncated.py::test_what_lies_further_back",
     "tests/training/test_truncated.py::test_workers_together",
+    "tests/training/test_unfreezing.py::test_a_run",
+    "tests/training/test_unfreezing.py::test_tables",
+    "tests/training/test_unfreezing.py::test_workers",
 )
 
 

@@ -8,6 +8,7 @@ from math import cos, pi
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from sparkdl import schedules
@@ -20,6 +21,7 @@ from sparkdl.schedules import (
     PolynomialDecay,
     Schedule,
     StepDecay,
+    Warmup,
     WarmupCosine,
 )
 
@@ -53,6 +55,13 @@ TABLE: list[tuple[Schedule, Callable[[int], float]]] = [
     (
         WarmupCosine(10, end=0.1, start=0.5),
         lambda step: 0.5 + 0.05 * step if step < 10 else 0.1 + 0.9 * (1 + cos(pi * min((step - 10) / 190, 1))) / 2,
+    ),
+    (Warmup(20), lambda step: min(step / 20, 1)),
+    (Warmup(30, PolynomialDecay()), lambda step: step / 30 if step < 30 else max(0, (200 - step) / 170)),
+    (Warmup(10, ExponentialDecay(7, 0.9), 0.5), optax.warmup_exponential_decay_schedule(0.5, 1.0, 10, 7, 0.9)),
+    (
+        Warmup(0.5, StepDecay(1), 0.2, unit="epoch"),
+        lambda step: 0.2 + 0.8 * step / 24 if step < 24 else 0.1 ** ((step - 24) // 49),
     ),
     (OneCycle(), one_cycle),
 ]
@@ -108,6 +117,9 @@ def test_json_round_trip(schedule: Schedule, formula: Callable[[int], float]) ->
         (lambda: PolynomialDecay(power=0), "power of PolynomialDecay"),
         (lambda: CosineDecay(end=-1), "end of CosineDecay"),
         (lambda: WarmupCosine(-1), "warmup of WarmupCosine"),
+        (lambda: Warmup(0), "length of Warmup"),
+        (lambda: Warmup(1, start=2), "start of Warmup"),
+        (lambda: Warmup(1, "steep"), "Schedule is expected, received 'steep'"),
         (lambda: OneCycle(1.0), r"warmup_fraction of OneCycle must be a number in \(0, 1\), received 1.0"),
         (lambda: OneCycle(start=2.0), "start of OneCycle"),
     ],
@@ -115,3 +127,8 @@ def test_json_round_trip(schedule: Schedule, formula: Callable[[int], float]) ->
 def test_fields_are_checked(make: Callable[[], Schedule], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("after, looks", [(CosineDecay(), True), (CosineDecay(length=9), False), ("one_cycle", True)])
+def test_a_warm_up_looks_ahead_where_what_follows_does(after: Schedule | str, looks: bool) -> None:
+    assert Warmup(3, after).looks_ahead() is looks

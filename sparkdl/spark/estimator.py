@@ -41,6 +41,8 @@ LOGGER = logging.getLogger("sparkdl.fit")
 # What fields of Training are called as Params.
 TRAINING_PARAMS = {
     "step_size": "stepSize",
+    "step_factors": "stepSizeFactors",
+    "unfreeze_after": "unfreezeAfter",
     "loss_weights": "lossWeights",
     "epochs": "maxIter",
     "batch_size": "batchSize",
@@ -51,7 +53,10 @@ TRAINING_PARAMS = {
     "truncated": "truncated",
 }
 # What goes by the outputs of a network, or by layers that a part of it may lack.
-OF_THE_WHOLE = ("loss", "lossWeights", "labelCols", "predictionCols", "probabilityCols", "activationCols")
+OF_THE_WHOLE = (
+    *("loss", "lossWeights", "labelCols", "predictionCols", "probabilityCols", "activationCols"),
+    *("stepSizeFactors", "unfreezeAfter"),
+)
 
 
 class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
@@ -357,6 +362,13 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         Rows of a step over all workers; also of a batch in transform.
     stepSize : float, default 0.01
         Learning rate.
+    stepSizeFactors : dict of float, optional
+        By name of layers what multiplies their steps, weight decay included: {"layer1": 0.1, "layer2": 0.3}; 0 moves
+        nothing. A name stands for the layer of that path and for all within it, and where names go on with "_" and a
+        number, for these, as "layer1" for "layer1_0" and "layer1_1"; of several the longest counts.
+    unfreezeAfter : dict of int, optional
+        By name, likewise, for how many epochs layers are frozen before they begin to learn: {"layer1": 4, "layer4": 2}.
+        Until then no time is spent on what lies below the first layer that learns; their momenta start when they do.
     tol : float, default 0
         Stop after an epoch that lowers the objective by less than this part of it; 0 never stops.
     seed : int, default 0

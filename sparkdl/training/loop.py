@@ -26,6 +26,7 @@ from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.group.collectives import from_worker, meet, summed
 from sparkdl.training.options import Training
+from sparkdl.training.phases import carried
 from sparkdl.training.records.logs import LogWriter, NullWriter
 from sparkdl.training.records.meter import Means, Meter, Report, means_of
 from sparkdl.training.records.recorder import Recorder, is_sampled, sampling
@@ -118,6 +119,7 @@ class _Group:
         recorder: Recorder,
     ) -> None:
         self.plans, self.several, self.plan = plans, len(plans) > 1, (plan := plans[0])
+        self.network = plan.network_at(0)  # of the phase, in which layers may rest
         self.share, self.validation, self.mesh = share, validation, mesh
         self.report, self.initial, self.recorder = report, initial, recorder
         self.objective, self.exchange = plan.objective, Exchange.of(plan.exchange)
@@ -149,6 +151,8 @@ class _Group:
         self.buckets: Buckets | None = None  # of rows of any length
         self.fill: float | None = None
         self.programs: list[Any] = []
+        self.validate: Any = None
+        self.compile_seconds = self.began = 0.0
 
     def results(self) -> list[Result | None]:
         plan = self.plan
@@ -160,13 +164,36 @@ class _Group:
         if plan.checkpoints:
             self._resume()
         if self.at.epoch >= plan.epochs or self.at.stopped:
-            return [self._result(0.0)]
+            return [self._result()]
 
         self.logs = self._open_logs()
-        started = time.perf_counter()
+        self._begin_phase()
+        self.good = self.at.epoch, _copy_first(self.state.weights)
+        self.began = time.perf_counter()
+        with closing(self.logs):
+            while self.at.epoch < plan.epochs and not self.at.stopped and self.finite.any():
+                self._begin_phase()
+                self._train_epoch()
+        return self._results_of_several() if self.several else [self._result()]
+
+    def _initial_state(self, plan: Training, initial: Weights | None) -> State:
+        weights = initialization(plan.network)(np.int64(plan.seed))
+        if initial is not None:
+            weights = started_from(weights, initial)
+        return self._state_at(plan, weights, 0)
+
+    def _state_at(self, plan: Training, weights: Weights, epoch: int) -> State:
+        """That of a worker before any step, of the phase of an epoch."""
+        optimizer, totals, begun = Optimizer.of(plan.optimizer), plan.objective.summed, plan.begun_at(epoch)
+        network = plan.network_at(epoch)
+        return initial_state(network, weights, optimizer, self.exchange, self.mesh.size, totals, begun)
+
+    def _compile(self) -> None:
+        """The programs of the phase."""
+        plan = self.plan
         with self.recorder.span("compile"), kept_by_every_process():
             shard, own_rows = self.share.shards[0], differ(self.plans)
-            if shard.padded_steps:
+            if shard.padded_steps and not self.buckets:
                 epoch = 0 if plan.shuffle else None
                 self.buckets = Buckets.of(self.share, self.steps, self.mesh, plan.seed, epoch, plan.length_buckets)
             padded = [shard.padded_to(level) for level in self.buckets.levels] if self.buckets else [shard]
@@ -174,35 +201,35 @@ class _Group:
             if own_rows:
                 batches = [jax.tree.map(lambda part: _beside(part, len(self.plans)), batch) for batch in batches]
             clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
-            program = program_of(plan, self.steps.count, self.mesh, self._updates())
+            program = program_of(plan, self.steps.count, self.mesh, self._updates(), self.at.epoch)
             settings = [Settings.of(Optimizer.of(each.optimizer), each.step_size, each.seed) for each in self.plans]
             self.settings = _stack(settings) if self.several else settings[0]
             self.programs = [
                 compiled_step(program, self.state, self.settings, batch, clock, self.several, own_rows)
                 for batch in batches
             ]
-            if self.validation_steps:
+            if self.validation_steps and not self.validate:
                 batch = abstract_rows(self.validation.shards[0], self.validation_steps.rows, self.mesh)
                 self.validate = compiled_validation(program, self.state.weights, batch, self.several)
             if self.logs.active:
+                self.logs.watch(self.network)
                 self.logs.compile(_copy_first(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
         if self.mesh.size > 1:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
-        compile_seconds = time.perf_counter() - started
 
-        self.good = self.at.epoch, _copy_first(self.state.weights)
-        self.began = time.perf_counter()
-        with closing(self.logs):
-            while self.at.epoch < plan.epochs and not self.at.stopped and self.finite.any():
-                self._train_epoch()
-        return self._results_of_several(compile_seconds) if self.several else [self._result(compile_seconds)]
-
-    def _initial_state(self, plan: Training, initial: Weights | None) -> State:
-        weights = initialization(plan.network)(np.int64(plan.seed))
-        if initial is not None:
-            weights = started_from(weights, initial)
-        optimizer, totals = Optimizer.of(plan.optimizer), plan.objective.summed
-        return initial_state(plan.network, weights, optimizer, self.exchange, self.mesh.size, totals)
+    def _begin_phase(self) -> None:
+        """Compile what the next epoch needs, unless it is there, and go on with the layers that learn in it."""
+        network, started = self.plan.network_at(self.at.epoch), time.perf_counter()
+        if self.programs and network == self.network:
+            return
+        if network != self.network:
+            with self.recorder.span("compile"), kept_by_every_process():
+                fresh = self._state_at(self.plan, _copy_first(self.state.weights), self.at.epoch)
+                self.state = carried(self.state, fresh, self.exchange, self.network, network, self.mesh)
+            self.network = network
+        self._compile()
+        seconds = time.perf_counter() - started
+        self.compile_seconds, self.began = self.compile_seconds + seconds, self.began + seconds  # none of training
 
     def _updates(self) -> int | None:
         """Of an epoch, by the lengths of the first, where a step takes one for each segment of its rows."""
@@ -415,8 +442,12 @@ class _Group:
         if data is None:
             return
         meta, arrays = decode(data)
-        self.state, self.best = from_arrays(arrays, self.state, self.share.first, self.mesh)
         self.at = at = Position.from_json(meta["position"])
+        phase = at.epoch if at.step else max(0, at.epoch - 1)  # of the last step: the next phase begins with an epoch
+        if (network := self.plan.network_at(phase)) != self.network:
+            weights = _copy_first(self.state.weights)
+            self.state, self.network = replicate(self._state_at(self.plan, weights, phase), self.mesh), network
+        self.state, self.best = from_arrays(arrays, self.state, self.share.first, self.mesh)
         self.resumed = [at.epoch, at.step]
         self.earlier = at.seconds
         if self.stopper and at.stopper:
@@ -453,7 +484,7 @@ class _Group:
             first_step=first,
         )
 
-    def _result(self, compile_seconds: float) -> Result:
+    def _result(self) -> Result:
         if self.folder:
             self.folder.close()
             self.notes += self.folder.notes
@@ -477,7 +508,7 @@ class _Group:
         return Result(
             weights,
             self.at.history,
-            compile_seconds,
+            self.compile_seconds,
             self._events() if self.recorder.active else [],
             stop_reason=self.at.stopped or f"all {self.plan.epochs} epochs are done",
             best=stopper.best if stopper else None,
@@ -489,11 +520,11 @@ class _Group:
             fill=self.fill,
         )
 
-    def _results_of_several(self, compile_seconds: float) -> list[Result | None]:
+    def _results_of_several(self) -> list[Result | None]:
         weights, stopped = _copy_first(self.state.weights), f"all {len(self.records)} epochs are done"
         each = [jax.tree.map(itemgetter(run), weights) for run in range(len(self.plans))]
         return [
-            Result(own, list(history), compile_seconds, stop_reason=stopped) if good and are_finite(own) else None
+            Result(own, list(history), self.compile_seconds, stop_reason=stopped) if good and are_finite(own) else None
             for own, good, history in zip(each, self.finite, zip(*self.records, strict=True), strict=True)
         ]
 

@@ -17,6 +17,7 @@ from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD, Optimizer
 from sparkdl.specs import Named, Spec, check_range
+from sparkdl.training.by_layer import begun_at, checked_factors, checked_rests, network_at
 from sparkdl.training.checkpoints.checkpoints import Checkpoints
 from sparkdl.training.exchanges.all_reduce import AllReduce
 from sparkdl.training.exchanges.exchange import Exchange
@@ -43,6 +44,14 @@ class Training(Spec):
     exchange : Exchange or str
     step_size : float
         Learning rate; the optimizer's schedule multiplies it.
+    step_factors : dict of float, optional
+        By name of layers, what multiplies their steps, weight decay included; 0 moves nothing. A name stands for the
+        layer, or the array, of that path and for all within it; and where names go on with "_" and a number, for these:
+        "layer1" for "layer1_0", "layer1_1" and "layer1_1/conv1". Of several names the longest counts.
+    unfreeze_after : dict of int, optional
+        By name, likewise, for how many epochs layers rest before they begin to learn: until then they are frozen, as by
+        `network.frozen`, and no gradient is worked out below the first layer that learns. What the optimizer keeps of
+        them starts when they do.
     epochs : int
         Passes over the data; 0 returns the initial weights.
     batch_size : int
@@ -79,6 +88,8 @@ class Training(Spec):
     optimizer: Optimizer | str = field(default=SGD(), kw_only=True)
     exchange: Exchange | str = field(default=AllReduce(), kw_only=True)
     step_size: float = field(default=0.01, kw_only=True)
+    step_factors: Mapping[str, float] | None = field(default=None, kw_only=True)
+    unfreeze_after: Mapping[str, int] | None = field(default=None, kw_only=True)
     epochs: int = field(default=10, kw_only=True)
     batch_size: int = field(default=128, kw_only=True)
     tol: float = field(default=0.0, kw_only=True)
@@ -130,6 +141,9 @@ class Training(Spec):
         Exchange.of(self.exchange).check(optimizer)
         if optimizer.no_decay:
             optimizer.check(self.network.learned(jax.eval_shape(lambda: self.network.init(0))))
+        for name, checked in (("step_factors", checked_factors), ("unfreeze_after", checked_rests)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, checked(getattr(self, name), self.network))
         stopping = self.early_stopping
         if stopping:
             stopping.falls(stopping.metric_of(objective))
@@ -144,6 +158,14 @@ class Training(Spec):
         """Steps of a segment, and over how many of them a gradient flows back, of `truncated`."""
         assert not isinstance(self.truncated, int)
         return self.truncated
+
+    def network_at(self, epoch: int) -> BaseNetwork:
+        """The network of an epoch, the first being 0, in which the layers are frozen that rest then."""
+        return network_at(self.network, self.unfreeze_after, epoch) if self.unfreeze_after else self.network
+
+    def begun_at(self, epoch: int) -> Mapping[str, int] | None:
+        """By name, the layers that have rested and no longer do in that epoch, and for how many epochs they did."""
+        return begun_at(self.unfreeze_after, epoch)
 
     @property
     def objective(self) -> Objective:

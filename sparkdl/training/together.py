@@ -77,9 +77,9 @@ def is_faster_together(network: BaseNetwork, platform: str) -> bool:
 
 
 def _can_join(plan: Training) -> bool:
-    """Whether the run takes all of its steps, and nobody looks at it on the way."""
+    """Whether the run takes all of its steps by one program, and nobody looks at it on the way."""
     watched = plan.early_stopping or plan.checkpoints or plan.logs or plan.statistics or plan.tol
-    return plan.epochs > 0 and not watched
+    return plan.epochs > 0 and not watched and not plan.unfreeze_after
 
 
 def _counting(report: Report | None, done: int, runs: int, together: int) -> Report | None:

@@ -50,6 +50,8 @@ VALUES: dict[str, Any] = {
     "numWorkers": 5,
     "seed": 6,
     "stepSize": 0.7,
+    "stepSizeFactors": {"dense_0": 0.5},
+    "unfreezeAfter": {"dense_0": 2},
     "tol": 0.8,
     "lengthBuckets": 3,
     "truncated": [8, 4],

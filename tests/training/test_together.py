@@ -89,6 +89,8 @@ def test_runs_of_another_shape_optimizer_or_length_train_too() -> None:
         replace(PLAN, epochs=1),
         replace(PLAN, epochs=0),
         replace(PLAN, tol=0.5),
+        replace(PLAN, step_factors={"dense_0": 0.5}),
+        replace(PLAN, unfreeze_after={"dense_0": 1}),
     ]
     alone = [train(plan, share((23,)), share((0,)), mesh((23,))) for plan in plans]
     assert_alike(together.train_all(plans, share((23,)), share((0,)), mesh((23,))), alone)

@@ -16,7 +16,7 @@ from sparkdl.spark.driver.result_bytes import most_bytes, returned_bytes
 # Params in which fits that share a job may differ: they train on the same rows, with the same workers and labels.
 MAY_DIFFER = {
     *("network", "exchange", "optimizer", "batchSize", "maxIter", "stepSize", "tol", "seed", "earlyStopping"),
-    "lengthBuckets",
+    *("lengthBuckets", "stepSizeFactors", "unfreezeAfter"),
     *("checkpointDir", "checkpointInterval", "checkpointUnit", "checkpointKeep"),
     *("collectTrainingStats", "logDir", "logInterval"),
     *("predictionCol", "rawPredictionCol", "probabilityCol", "thresholds", "activationCols"),

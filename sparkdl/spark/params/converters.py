@@ -28,6 +28,11 @@ def one_of(name: str, *choices: str) -> Callable[[Any], str]:
     return partial(_one_of, name, choices)
 
 
+def by_name(name: str, of: str, *kinds: type) -> Callable[[Any], dict[str, Any]]:
+    """A type converter that lets dicts pass of such values by string; `of` says of what by what."""
+    return partial(_by_name, name, of, kinds)
+
+
 def to_steps(value: Any) -> Any:
     """A type converter that lets a number of steps pass, or a list of two such."""
     return TypeConverters.toListInt(list(value)) if isinstance(value, (list, tuple)) else TypeConverters.toInt(value)
@@ -68,6 +73,15 @@ def _specs_text(family: type[Spec], value: Any) -> str:
     if not isinstance(value, Mapping) or isinstance(value.get("type"), str):
         return _spec_text(family, value)
     return json.dumps({name: json.loads(_spec_text(family, one)) for name, one in value.items()}, sort_keys=True)
+
+
+def _by_name(name: str, of: str, kinds: tuple[type, ...], value: Any) -> dict[str, Any]:
+    known = isinstance(value, Mapping) and all(
+        isinstance(key, str) and isinstance(item, kinds) and not isinstance(item, bool) for key, item in value.items()
+    )
+    if not known:
+        raise TypeError(f"{name} must be a dict of {of}, received {value!r}.")
+    return dict(value)
 
 
 def _one_of(name: str, choices: tuple[str, ...], value: Any) -> str:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Self
 
 from pyspark.ml.param import Param, Params
 
-
-def _by_output(name: str, kinds: tuple[type, ...], value: Any) -> dict[str, Any]:
-    known = isinstance(value, Mapping) and all(
-        isinstance(key, str) and isinstance(item, kinds) and not isinstance(item, bool) for key, item in value.items()
-    )
-    if not known:
-        of = "numbers" if float in kinds else "column names"
-        raise TypeError(f"{name} must be a dict of {of} by output, received {value!r}.")
-    return dict(value)
+from sparkdl.spark.params.converters import by_name
 
 
 def _param(name: str, doc: str, *kinds: type) -> Param[dict[str, Any]]:
-    return Param(Params._dummy(), name, doc, partial(_by_output, name, kinds))  # type: ignore[arg-type]
+    of = f"{'numbers' if float in kinds else 'column names'} by output"
+    return Param(Params._dummy(), name, doc, by_name(name, of, *kinds))  # type: ignore[arg-type]
 
 
 class HasOutputs(Params):

@@ -26,6 +26,7 @@ from sparkdl.optimizers import Optimizer
 from sparkdl.spark.params.activations import HasActivationCols
 from sparkdl.spark.params.converters import one_of, spec_text, specs_text, to_steps
 from sparkdl.spark.params.input_params import HasInputs
+from sparkdl.spark.params.layer_params import HasLayerSteps
 from sparkdl.spark.params.named_params import NamedParams
 from sparkdl.spark.params.output_params import HasOutputs
 from sparkdl.spark.params.run_params import HasRun
@@ -60,6 +61,8 @@ class DeepArguments(TypedDict, total=False):
     maxIter: int
     batchSize: int
     stepSize: float
+    stepSizeFactors: Mapping[str, float]
+    unfreezeAfter: Mapping[str, int]
     tol: float
     seed: int
     numWorkers: int
@@ -166,6 +169,7 @@ class DeepParams(
     HasValidationIndicatorCol,
     HasMaxIter,
     HasStepSize,
+    HasLayerSteps,
     HasTol,
     HasSeed,
     HasRun,

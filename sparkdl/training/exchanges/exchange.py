@@ -112,6 +112,18 @@ class Exchange(Spec):
         """
         return ()
 
+    def carried(self, state: Any, fresh: Any, before: Any, learned: Any) -> Any:
+        """A worker's state when more layers begin to learn, between two epochs: by default as before the first step.
+
+        Parameters
+        ----------
+        state, fresh : pytrees
+            That so far, and what `init` gives for all that is learned from now on.
+        before, learned : nested dicts of arrays
+            What was learned so far, and what is from now on.
+        """
+        return fresh
+
     def part(self, tree: Any, worker: Any, workers: int) -> Any:
         """Of a tree like that of the learned weights what the worker of a number updates: by default all of it."""
         return tree

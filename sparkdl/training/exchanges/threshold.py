@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
@@ -24,6 +25,7 @@ from sparkdl.training.exchanges.exchange import (
     reciprocal,
 )
 from sparkdl.training.exchanges.message import Bitmap, Header, Indices, pack_message, unpack_messages
+from sparkdl.weights import updated
 
 FORMS = ("auto", "bitmap", "sparse")
 ROOM = (1 / 256, 1 / 64)  # in index words, parts of the weights; a bitmap takes 1 / 16
@@ -210,6 +212,12 @@ class ThresholdSharing(Exchange):
             raise ValueError(f"ThresholdSharing takes up to 2**31 - 33 weights, received {flat.size}; use AllReduce.")
         first = jnp.asarray(Threshold.of(self.threshold).first(), flat.dtype)
         return Memory(jnp.zeros_like(flat), first, jnp.int32(flat.size), jnp.int32(0))
+
+    def carried(self, state: Memory, fresh: Memory, before: Any, learned: Any) -> Memory:
+        """The same, with nothing yet that it has not told of what begins to learn."""
+        _, restore = _raveled(before)
+        nothing = jax.tree.map(jnp.zeros_like, learned)
+        return state._replace(residual=_raveled(updated(nothing, restore(state.residual)))[0])
 
     def apply(self, sums: Sums, params: Params, state: Memory, update: Update, moment: Moment) -> Agreed:
         workers = lax.axis_size(WORKERS)

@@ -72,6 +72,9 @@ class NullWriter:
         """Whether `scalars` is to be called after this step."""
         return False
 
+    def watch(self, network: BaseNetwork) -> None:
+        """Look at this network from now on, in which other layers are frozen than before."""
+
     def compile(self, weights: Weights, rows: Rows) -> None:
         """Compile the probe, so that the others do not wait for it at the first epoch's end."""
 
@@ -135,7 +138,8 @@ class LogWriter(NullWriter):
                 "install sparkdl-jax[tensorboard]."
             ) from None
         self._logs, self._metric, self._rate, self._seed = logs, objective.metric, rate, np.uint32(seed % 2**32)
-        self._probe = make_probe(network, objective, dtype)
+        self._objective, self._dtype = objective, dtype
+        self.watch(network)
         self._summary, self._event = summary, event_pb2.Event
         try:
             if "://" in logs.directory:
@@ -156,6 +160,9 @@ class LogWriter(NullWriter):
 
     def due(self, step: int) -> bool:
         return step % self._logs.every == 0
+
+    def watch(self, network: BaseNetwork) -> None:
+        self._probe = make_probe(network, self._objective, self._dtype)
 
     def compile(self, weights: Weights, rows: Rows) -> None:
         """Compile the probe for weights and for one worker's batch, both arrays or the like with shape and dtype."""

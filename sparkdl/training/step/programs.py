@@ -24,16 +24,17 @@ from sparkdl.training.step.step import Clock, Program, Settings, State, make_ste
 KEPT = 16  # programs of each kind
 
 
-def program_of(plan: Training, steps: int, mesh: Mesh, updates: int | None = None) -> Program:
+def program_of(plan: Training, steps: int, mesh: Mesh, updates: int | None = None, epoch: int = 0) -> Program:
     """The program of a run with `steps` steps an epoch; runs that one program serves have equal ones.
 
-    `updates` is how many an epoch has where a step takes several.
+    `updates` is how many an epoch has where a step takes several. `epoch` is the one that it serves, where layers rest
+    in some.
 
     Initializers, which no step reads, are left at their defaults, and so is the weight decay, which is a setting.
     """
     optimizer = Optimizer.of(plan.optimizer)
     return Program(
-        network=_without_initializers(plan.network),
+        network=_without_initializers(plan.network_at(epoch)),
         objective=plan.objective,
         optimizer=replace(optimizer, weight_decay=0.0),
         exchange=Exchange.of(plan.exchange),
@@ -45,6 +46,8 @@ def program_of(plan: Training, steps: int, mesh: Mesh, updates: int | None = Non
         apart=optimizer.moves_named_rows and Exchange.of(plan.exchange).takes_factored and not plan.segments,
         adds_up=optimizer.adds_up,
         truncated=plan.segments,
+        factors=plan.step_factors,
+        begun=plan.begun_at(epoch),
     )
 
 

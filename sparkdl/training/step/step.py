@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from sparkdl.optimizers import Optimizer
 from sparkdl.training.data.batches import Rows, Shard
 from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums, first_state
 from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
+from sparkdl.training.step.factors import with_factors
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
 from sparkdl.training.step.segments import padded_to_segments, segment_of, segments_of, summed_over_time
 from sparkdl.training.step.tables import apply_update
@@ -101,6 +102,10 @@ class Program(NamedTuple):
     truncated : tuple of int, optional
         Steps of the segments of rows of any length, of which each takes an update, and over how many of them a gradient
         flows back.
+    factors : mapping, optional
+        Of the step size, by name of layers.
+    begun : mapping, optional
+        By name, the layers that began later than others, and after how many epochs; {} if others will.
     """
 
     network: BaseNetwork
@@ -115,25 +120,40 @@ class Program(NamedTuple):
     apart: bool = False
     adds_up: bool = False
     truncated: tuple[int, int] | None = None
+    factors: Mapping[str, float] | None = None
+    begun: Mapping[str, int] | None = None
 
 
 def initial_state(
-    network: BaseNetwork, weights: Any, optimizer: Optimizer, exchange: Exchange, workers: int = 1, totals: int = 3
+    network: BaseNetwork,
+    weights: Any,
+    optimizer: Optimizer,
+    exchange: Exchange,
+    workers: int = 1,
+    totals: int = 3,
+    begun: Mapping[str, int] | None = None,
 ) -> State:
     """The state of each worker before the first step; `totals` is how many numbers `Objective.totals` adds up."""
-    others = _others(optimizer, exchange, workers, totals)(network.learned(weights))
+    others = _others(optimizer, exchange, workers, totals, begun)(network.learned(weights))
     return State(weights, *others, jnp.asarray(np.int32(0)))
 
 
 @lru_cache(16)
-def _others(optimizer: Optimizer, exchange: Exchange, workers: int, totals: int) -> Callable[[Any], tuple[Any, Any]]:
+def _others(
+    optimizer: Optimizer, exchange: Exchange, workers: int, totals: int, begun: Mapping[str, int] | None
+) -> Callable[[Any], tuple[Any, Any]]:
     """The states of optimizer and exchange in one program, since each operation on its own would be one as well."""
 
     def others(learned: Any) -> tuple[Any, Any]:
         part = exchange.part(learned, 0, workers)  # all have equal shapes, and the first state depends on these only
-        return optimizer.transformation(1.0, 1, 1).init(part), first_state(exchange, learned, totals)
+        return optimizer.transformation(1.0, 1, 1, **_later(begun)).init(part), first_state(exchange, learned, totals)
 
     return jax.jit(others, compiler_options=ONCE)
+
+
+def _later(begun: Mapping[str, int] | None) -> dict[str, Any]:
+    """The argument of `transformation` that one of a user's own may lack, which layers that rest ask for alone."""
+    return {} if begun is None else {"begun": begun}
 
 
 @partial(jax.jit, compiler_options=ONCE)
@@ -194,8 +214,10 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
         cut = WORKERS if exchange.sharded and mesh.size > 1 else None
         transformation = optimizer.transformation(
-            settings.step_size, total_updates, updates or steps, settings.weight_decay, cut
+            settings.step_size, total_updates, updates or steps, settings.weight_decay, cut, **_later(program.begun)
         )
+        if program.factors:
+            transformation = with_factors(transformation, program.factors)
 
         axis = WORKERS if exchange.synchronous else None
         shares = objective.shares(rows.labels, rows.weights, lambda own: jax.lax.psum(own, axis) if axis else own)

@@ -36,11 +36,21 @@ def apply_update(
     slopes = jax.tree.unflatten(structure, [leaf.slopes if is_table_rows(leaf) else leaf for leaf in merged])
     rows = jax.tree.unflatten(structure, merged)
     few = jax.tree.map(_taken, learned, rows)
-    of_state = optax.tree.map_params(transformation, lambda array, own: own, state, rows)  # beside what it is kept
+    of_state = optax.tree.map_params(transformation, _beside, state, rows, is_leaf=_is_elsewhere)
     changes, moved_state = transformation.update(slopes, jax.tree.map(_taken, state, of_state), few)
     moved = optax.apply_updates(few, changes)
     learned = jax.tree.map(_put_back, learned, moved, rows)
     return learned, jax.tree.map(_put_back, state, moved_state, of_state)
+
+
+def _beside(array: Any, rows: Any) -> Any:
+    """The rows of the table beside which the optimizer keeps this array."""
+    return array if _is_elsewhere(array) else rows
+
+
+def _is_elsewhere(array: Any) -> bool:
+    """Whether it stands for an array of which another part of the state is."""
+    return isinstance(array, optax.MaskedNode)
 
 
 def _added(array: Any, change: Any, rows: Any) -> Any:
