@@ -9,11 +9,11 @@ import pytest
 
 from sparkdl import models
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 from contestants.ready_cases import READY, facts
 
+ROOT = Path(__file__).parents[1]
 LINES = [line for line in (ROOT / "docs" / "ready-networks.md").read_text().splitlines() if line.startswith("| `")]
 OF_COLUMNS = {"embedded", "normalization", "tabular", "vocabulary"}
 OF_SIZES = {"resnet", "vit"}  # of which others of the table are some

@@ -103,7 +103,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     errors = next(line.split() for line in forecast if re.fullmatch(r"[\d.]+ [\d.]+", line))
     assert float(errors[0]) < float(errors[1]) / 2  # of the network, and of the last step
     assert [line for line in forecast if "|" in line][-1].count("2024-01-1") == 1
-    # Three epochs; the first layers of a network with its weights, and the shape of a kernel; numbers of a text's vector.
+    # Three epochs; the first layers of a network with weights, and the shape of a kernel; numbers of a text's vector.
     assert loaded[0].count(",") == 2 and loaded[1:] == ["('rescaled', 'normalized', 'conv1') (512, 5)", "32"]
 
 
