@@ -14,10 +14,10 @@ from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import step_shape
 from sparkdl.losses import Loss
+from sparkdl.scoring.heads import Head, Heads, classes, probabilities, raw_scores
 from sparkdl.spark.estimator import DeepEstimator, DeepModel, only_loss
 from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tasks.heads import Head, Heads, classes, probabilities, raw_scores
 from sparkdl.training.options import Training
 
 

@@ -20,6 +20,8 @@ from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import is_ragged, step_shape
 from sparkdl.losses import Loss
 from sparkdl.network import Network
+from sparkdl.scoring.heads import Head, Heads
+from sparkdl.scoring.weight_rows import read_only
 from sparkdl.spark.continuing import continued
 from sparkdl.spark.driver import cluster, columns
 from sparkdl.spark.driver.preparation import prepare
@@ -29,10 +31,8 @@ from sparkdl.spark.driver.tuning import given, shared_fits
 from sparkdl.spark.params.params import DeepArguments, DeepParams
 from sparkdl.spark.params.warm_start import WarmStart
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.saving.weight_rows import read_only
 from sparkdl.spark.scoring import RowScoring, heads_of_several, output_columns
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tasks.heads import Head, Heads
 from sparkdl.training.options import Training
 
 LOGGER = logging.getLogger("sparkdl.fit")

@@ -8,10 +8,10 @@ from typing import Any, Self, TypedDict, Unpack
 
 from sparkdl.layers.ragged import step_shape
 from sparkdl.network import BaseNetwork
+from sparkdl.scoring.heads import Head, Heads
+from sparkdl.scoring.weight_rows import read_only
 from sparkdl.spark.estimator import DeepModel, every_output
 from sparkdl.spark.params.warm_start import weights_of
-from sparkdl.spark.saving.weight_rows import read_only
-from sparkdl.spark.tasks.heads import Head, Heads
 
 
 class FeaturizerArguments(TypedDict, total=False):

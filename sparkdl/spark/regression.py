@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame
 
 from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import step_shape
+from sparkdl.scoring.heads import Head, Heads, every_prediction, first_prediction
 from sparkdl.spark.estimator import DeepEstimator, DeepModel, only_loss
 from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tasks.heads import Head, Heads, every_prediction, first_prediction
 from sparkdl.training.options import Training
 
 

@@ -15,6 +15,9 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 from sparkdl.arrays import Array
 from sparkdl.decoding.layout import Layout
 from sparkdl.layers.ragged import step_shape
+from sparkdl.scoring.forward import Scoring
+from sparkdl.scoring.heads import Head, Heads, classes, every_prediction, first_prediction, probabilities
+from sparkdl.scoring.inference import Batch
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.interpreter import check_interpreter
@@ -22,9 +25,7 @@ from sparkdl.spark.driver.remote import Shipped, carried, over_connect
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.tasks.forward import Scoring
-from sparkdl.spark.tasks.heads import Head, Heads, classes, every_prediction, first_prediction, probabilities
-from sparkdl.spark.tasks.inference import Batch, results
+from sparkdl.spark.tasks.row_scores import results
 from sparkdl.weights import weights_to_bytes
 
 

@@ -25,7 +25,8 @@ from sparkdl import (
     DeepRegressor,
 )
 from sparkdl.optimizers import Momentum
-from sparkdl.spark.saving import persistence, weight_rows
+from sparkdl.scoring import weight_rows
+from sparkdl.spark.saving import persistence
 from sparkdl.spark.saving.persistence import _params_digest
 
 

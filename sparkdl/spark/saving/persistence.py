@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sparkdl.layers.base import Weights
-from sparkdl.spark.saving.weight_rows import assembled, digest, read_only, tables
+from sparkdl.scoring.weight_rows import assembled, digest, read_only, tables
 from sparkdl.specs import MissingClass
 from sparkdl.weights import count_weights
 

@@ -1,4 +1,4 @@
-"""A network's forward pass in a Python worker of Spark: compiled once a network, with one copy of a model's weights."""
+"""A network's forward pass over rows to be scored: compiled once a network, with one copy of a model's weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from pyspark import TaskContext
 
 from sparkdl.arrays import STEPS, Parts, kept_dtype, size_of
 from sparkdl.classes import install
@@ -24,11 +23,9 @@ from sparkdl.layers.base import Weights, map_shapes
 from sparkdl.layers.ragged import Ragged, cast
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
-from sparkdl.spark.tasks.environment import bound_threads
-from sparkdl.spark.tasks.local_disk import programs_directory
 from sparkdl.weights import weights_from_bytes
 
-KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a Python worker at a time
+KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a process at a time
 # On a CPU:
 LAYER_BYTES = 4 << 20  # of what a layer reads and writes for the rows of a part
 LEAST_ROWS = 8
@@ -170,8 +167,7 @@ def loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
 
 
 def on_device(scoring: Scoring, weights: Callable[[], bytes]) -> Weights:
-    """The weights in the dtype of computation, on the device that is asked for, which JAX then stays with."""
-    _prepare_device(scoring.device)
+    """The weights in the dtype of computation, on JAX's device."""
     with jax.enable_x64(scoring.dtype == "float64"):
         return jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights_from_bytes(weights()))
 
@@ -224,21 +220,6 @@ def _flat(values: Any) -> Any:
     if isinstance(values, Ragged):
         return replace(values, values=values.values.reshape(*values.values.shape[:2], -1))
     return values.reshape(len(values), -1)
-
-
-def _prepare_device(device: str) -> None:
-    """Choose threads, platform and a folder for compiled programs; in effect only before JAX's first use here."""
-    context = TaskContext.get()
-    if context is None:
-        return
-    bound_threads()
-    if device == "cpu" or (device == "auto" and "gpu" not in context.resources()):
-        jax.config.update("jax_platforms", "cpu")
-    # Spark ends workers that wait for a minute; the next one finds its programs on Spark's disk, beside those of fits.
-    folder = programs_directory()
-    if folder and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def call_rows(scoring: Scoring, platform: str) -> tuple[int, int]:
