@@ -13,14 +13,12 @@ from pyspark.ml.linalg import Vector
 from pyspark.ml.param import Param
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkdl.arrays import Array
 from sparkdl.evaluation import EvaluationOptions
 from sparkdl.generation import Drawing
 from sparkdl.layers.base import Weights
-from sparkdl.layers.ragged import is_ragged, step_shape
+from sparkdl.layers.ragged import is_ragged
 from sparkdl.losses import Loss
 from sparkdl.network import Network
-from sparkdl.scoring.heads import Head, Heads
 from sparkdl.scoring.weight_rows import read_only
 from sparkdl.spark.continuing import continued
 from sparkdl.spark.driver import cluster, columns
@@ -31,7 +29,7 @@ from sparkdl.spark.driver.tuning import given, shared_fits
 from sparkdl.spark.params.params import DeepArguments, DeepParams
 from sparkdl.spark.params.warm_start import WarmStart
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.scoring import RowScoring, heads_of_several, output_columns
+from sparkdl.spark.scoring import RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
 from sparkdl.training.options import Training
 
@@ -251,14 +249,6 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         rows = session.createDataFrame([(value,)], [self.getFeaturesCol()])
         model = self.copy({self.featuresCols: [], self.handleInvalid: "error"})
         return model.transform(rows).first()[column]  # type: ignore[index]
-
-    def _heads(self) -> Heads:
-        shapes = self.getNetwork().output_shapes
-        if len(shapes) > 1:
-            return heads_of_several(self)
-        ((name, shape),) = shapes.items()
-        several = math.prod(step_shape(shape)) > 1
-        return {self.getPredictionCol(): Head(every_output if several else first_output, name, several)}
 
 
 class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
@@ -500,16 +490,6 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         model = self._new_model(fitted.weights, summary)
         model._resetUid(self.uid)
         return self._copyValues(model)
-
-
-def every_output(outputs: Array, predictions: Array) -> Array:
-    """All of the network's outputs."""
-    return outputs
-
-
-def first_output(outputs: Array, predictions: Array) -> Array:
-    """The network's only output."""
-    return outputs[:, 0]
 
 
 def only_loss(stage: DeepEstimator, plan: Training) -> Loss:
