@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -146,30 +147,47 @@ class Forward(NamedTuple):
     part: int
 
 
-_programs: OrderedDict[tuple[str, bytes], Program] = OrderedDict()
-_models: OrderedDict[tuple[str, int, str, bytes], Forward] = OrderedDict()
+_programs: OrderedDict[tuple[str, bytes, str], Program] = OrderedDict()
+_models: OrderedDict[tuple[str, int, str, bytes, str], Forward] = OrderedDict()
+_changing = threading.Lock()  # guards the programs
 
 
 def loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
-    """The compiled forward pass with its weights on the device, kept for the next task of this Python worker."""
-    named = json.dumps([scoring.network, scoring.objective, scoring.dtype, list(scoring.activations)])
-    program = named, scoring.classes  # a class may have been defined anew, or be that of another driver
-    key = scoring.key, scoring.batch, *program
+    """The compiled forward pass with its weights on JAX's device, kept for the next rows of this process."""
+    key = scoring.key, scoring.batch, *_program_key(scoring, jax.default_backend())
     if key not in _models:
-        own = on_device(scoring, weights)
-        if program not in _programs:
-            keep(_programs, program, _program(scoring), KEPT_PROGRAMS)
-        _programs.move_to_end(program)
-        rows, part = call_rows(scoring, jax.default_backend())
-        keep(_models, key, Forward(partial(_programs[program], own, part=part), rows, part), KEPT_MODELS)
+        keep(_models, key, compiled(scoring, on_device(scoring, weights), jax.default_backend()), KEPT_MODELS)
     _models.move_to_end(key)
     return _models[key]
 
 
+def compiled(scoring: Scoring, weights: Weights, platform: str) -> Forward:
+    """The compiled forward pass with weights that are on a device of that platform, as of `computed`."""
+    program = _program_key(scoring, platform)
+    with _changing:
+        if program not in _programs:
+            keep(_programs, program, _program(scoring, platform), KEPT_PROGRAMS)
+        _programs.move_to_end(program)
+        run = _programs[program]
+    rows, part = call_rows(scoring, platform)
+    return Forward(partial(run, weights, part=part), rows, part)
+
+
+def _program_key(scoring: Scoring, platform: str) -> tuple[str, bytes, str]:
+    named = json.dumps([scoring.network, scoring.objective, scoring.dtype, list(scoring.activations)])
+    return named, scoring.classes, platform  # a class may have been defined anew, or be that of another driver
+
+
 def on_device(scoring: Scoring, weights: Callable[[], bytes]) -> Weights:
     """The weights in the dtype of computation, on JAX's device."""
+    return computed(scoring, weights_from_bytes(weights()))
+
+
+def computed(scoring: Scoring, weights: Weights, device: jax.Device | None = None) -> Weights:
+    """The weights in the dtype of computation, on a device to which what is computed of them is bound, or on JAX's."""
     with jax.enable_x64(scoring.dtype == "float64"):
-        return jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights_from_bytes(weights()))
+        own = jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights)
+        return own if device is None else jax.device_put(own, device)
 
 
 def keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
@@ -179,7 +197,7 @@ def keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
         kept.popitem(last=False)
 
 
-def _program(scoring: Scoring) -> Program:
+def _program(scoring: Scoring, platform: str) -> Program:
     """Compiles once for all models of a network, for every number of rows in a call and in a part."""
     network, objective = scoring.specs()
     kept, paths = kept_dtype(scoring.dtype), list(scoring.activations)
@@ -193,7 +211,7 @@ def _program(scoring: Scoring) -> Program:
         flat, predictions, activations = jax.tree.map(_flat, each, is_leaf=lambda part: isinstance(part, Ragged))
         return Scores(flat, predictions, losses, activations)
 
-    @partial(jax.jit, static_argnames="part", compiler_options=OPTIONS.get(jax.default_backend()))
+    @partial(jax.jit, static_argnames="part", compiler_options=OPTIONS.get(platform))
     def scores(weights: Weights, features: Parts, labels: Parts | None, parts: jax.Array, part: int) -> Scores:
         size = _rows_of(features)
         if size == part:

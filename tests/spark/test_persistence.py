@@ -26,8 +26,8 @@ from sparkdl import (
 )
 from sparkdl.optimizers import Momentum
 from sparkdl.scoring import weight_rows
+from sparkdl.scoring.saved_stage import params_digest
 from sparkdl.spark.saving import persistence
-from sparkdl.spark.saving.persistence import _params_digest
 
 
 def params(stage: Any) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def rewritten(stage: Path, **changes: Any) -> None:
     (file,) = (stage / "metadata").glob("part-*")
     metadata = json.loads(file.read_text()) | changes
     if metadata.get("paramsDigest"):
-        metadata["paramsDigest"] = _params_digest(metadata)
+        metadata["paramsDigest"] = params_digest(metadata)
     file.write_text(json.dumps({name: value for name, value in metadata.items() if value is not None}))
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
