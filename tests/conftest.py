@@ -138,6 +138,8 @@ SLOW = (
     "tests/spark/test_labelled_steps.py::test_it_is_saved",
     "tests/spark/test_labelled_steps.py::test_rows_that_lack_them",
     "tests/spark/test_labelled_steps.py::test_segments_of",
+    "tests/spark/test_mlflow.py::test_a_",
+    "tests/spark/test_mlflow.py::test_the_flavor",
     "tests/spark/test_more_losses.py",
     "tests/spark/test_outputs.py::test_a_fit_goes_on",
     "tests/spark/test_outputs.py::test_a_stream",

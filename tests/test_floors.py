@@ -29,6 +29,7 @@ FLOORS = {
     "stepping.py": 1,
     "transfer.py": 1,
     "scoring": 2,  # with Spark or without
+    "mlflow_flavor.py": 3,
     "predict.py": 3,
     "training": 2,  # the process that trains
     "launch": 3,  # the task that starts it

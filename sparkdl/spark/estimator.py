@@ -22,6 +22,7 @@ from sparkdl.network import Network
 from sparkdl.scoring.weight_rows import read_only
 from sparkdl.spark.continuing import continued
 from sparkdl.spark.driver import cluster, columns
+from sparkdl.spark.driver.epoch_metrics import log_epochs
 from sparkdl.spark.driver.preparation import prepare
 from sparkdl.spark.driver.progress import wanted
 from sparkdl.spark.driver.remote import Shipped
@@ -436,7 +437,9 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         return shared_fits([self.copy(paramMap) for paramMap in paramMaps], dataset)
 
     def _fit(self, dataset: DataFrame) -> DeepModel:
-        return given(self._fit_all([self], dataset)[0])
+        model = given(self._fit_all([self], dataset)[0])
+        log_epochs(model.summary.history, model.summary.metric, model.summary.metrics)
+        return model
 
     def _fit_all(self, stages: Sequence[Self], dataset: DataFrame) -> list[DeepModel | ValueError]:
         """The models, by one Spark job, of stages that differ in `tuning.MAY_DIFFER` only; or why one has none."""
