@@ -66,6 +66,11 @@ def heads_of(kind: str, outputs: Outputs) -> Heads:
         A classifier has no loss or thresholds that do not fit, or columns are named of what is no output, or of an
         output whose loss has no probabilities.
     """
+    return dict(named_heads(kind, outputs))
+
+
+def named_heads(kind: str, outputs: Outputs) -> list[tuple[str, Head]]:
+    """As `heads_of`, with every column that is asked for, were two of one name; for errors see there."""
     return KINDS[kind](outputs)
 
 
@@ -121,24 +126,24 @@ def by_step(network: BaseNetwork, activations: Collection[str]) -> tuple[str, ..
     return (*network.step_outputs, *sorted(network.step_paths(activations) if activations else ()))
 
 
-def _of_any_loss(outputs: Outputs) -> Heads:
+def _of_any_loss(outputs: Outputs) -> list[tuple[str, Head]]:
     shapes = outputs.network.output_shapes
     if len(shapes) > 1:
-        return heads_of_several(outputs)
+        return list(heads_of_several(outputs).items())
     ((name, shape),) = shapes.items()
     several = math.prod(step_shape(shape)) > 1
-    return {outputs.prediction: Head(every_output if several else first_output, name, several)}
+    return [(outputs.prediction, Head(every_output if several else first_output, name, several))]
 
 
-def _of_featurizer(outputs: Outputs) -> Heads:
+def _of_featurizer(outputs: Outputs) -> list[tuple[str, Head]]:
     shapes = outputs.network.output_shapes
     if len(shapes) > 1:
-        return heads_of_several(outputs)
+        return list(heads_of_several(outputs).items())
     (name,) = shapes
-    return {outputs.prediction: Head(every_output, name, True)}
+    return [(outputs.prediction, Head(every_output, name, True))]
 
 
-def _of_classifier(outputs: Outputs) -> Heads:
+def _of_classifier(outputs: Outputs) -> list[tuple[str, Head]]:
     if not outputs.objective.losses:
         raise ValueError(
             "loss of DeepClassificationModel is not set, by which classes are told; set it to the one of training."
@@ -147,20 +152,20 @@ def _of_classifier(outputs: Outputs) -> Heads:
     thresholds = outputs.thresholds
     if thresholds is not None:
         check_thresholds(thresholds, count_classes(outputs.network), loss)
-    heads: Heads = {outputs.raw_prediction: Head(raw_scores, output, True)}
+    heads = [(outputs.raw_prediction, Head(raw_scores, output, True))]
     if loss.gives_probabilities:
-        heads[outputs.probability] = Head(probabilities, output, True)
-    return heads | {outputs.prediction: Head(partial(classes, thresholds=thresholds), output)}
+        heads.append((outputs.probability, Head(probabilities, output, True)))
+    return [*heads, (outputs.prediction, Head(partial(classes, thresholds=thresholds), output))]
 
 
-def _of_regressor(outputs: Outputs) -> Heads:
+def _of_regressor(outputs: Outputs) -> list[tuple[str, Head]]:
     ((output, shape),) = outputs.network.output_shapes.items()
     several = math.prod(step_shape(shape)) > 1
-    return {outputs.prediction: Head(every_prediction if several else first_prediction, output, several)}
+    return [(outputs.prediction, Head(every_prediction if several else first_prediction, output, several))]
 
 
 # By the name of the model's class.
-KINDS: dict[str, Callable[[Outputs], Heads]] = {
+KINDS: dict[str, Callable[[Outputs], list[tuple[str, Head]]]] = {
     "DeepModel": _of_any_loss,
     "DeepClassificationModel": _of_classifier,
     "DeepRegressionModel": _of_regressor,

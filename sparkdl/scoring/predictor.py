@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparkdl.arrays import kept_dtype
 from sparkdl.scoring.forward import Scoring, compiled, computed
 from sparkdl.scoring.inference import scored
-from sparkdl.scoring.outputs import by_step, heads_of
+from sparkdl.scoring.outputs import by_step, named_heads
 from sparkdl.scoring.row_forms import names_of, record_batches, with_columns
 from sparkdl.scoring.saved_model import SavedModel, read_model
 
@@ -58,9 +58,12 @@ def load(path: str | os.PathLike[str], *, device: str | None = None, batch_size:
     >>> network = Network([Dense(3)], input_shape=(2,))
     >>> path = f"{tempfile.mkdtemp()}/featurizer"
     >>> Featurizer(network=network, weights=network.init(0)).save(path)
+    >>> rows = spark.createDataFrame([([0.0, 1.0],), ([1.0, 0.0],)], ["features"])
     >>> predictor = sparkdl.load(path)
     >>> predictor.predict({"features": [[0.0, 1.0], [1.0, 0.0]]})["vector"].shape
     (2, 3)
+    >>> predictor.predict(rows.toPandas()).columns.tolist()
+    ['features', 'vector']
     """
     return Predictor(read_model(path), device=device, batch_size=batch_size)
 
@@ -68,7 +71,7 @@ def load(path: str | os.PathLike[str], *, device: str | None = None, batch_size:
 class Predictor:
     """Scores rows by a saved model as its `transform` does; made by `sparkdl.load`.
 
-    Threads may share one: it changes in nothing.
+    Threads may share one, as nothing of it changes.
 
     Attributes
     ----------
@@ -87,7 +90,9 @@ class Predictor:
     def __init__(self, model: SavedModel, *, device: str | None = None, batch_size: int | None = None) -> None:
         own = model.params
         self.uid, self.network = model.uid, model.network
-        self._heads = {name: head for name, head in heads_of(model.kind, model.outputs).items() if name}
+        heads = [(name, head) for name, head in named_heads(model.kind, model.outputs) if name]
+        _check_names([*(name for name, _ in heads), *model.activations.values()])
+        self._heads = dict(heads)
         self._invalid: str = own["handleInvalid"]
         self._scoring = Scoring(
             key=model.uid,
@@ -103,8 +108,6 @@ class Predictor:
         )
         self._specs = model.network, model.objective
         self.inputs: tuple[str, ...] = self._scoring.columns
-        for name in set(self._heads) & set(self._scoring.activations.values()):
-            raise ValueError(f"Output column {name!r} is asked for twice; give each output a name of its own.")
         made_of = {name: head.output for name, head in self._heads.items()}
         made_of |= {name: path for path, name in self._scoring.activations.items()}
         self._of_steps = {name for name, of in made_of.items() if of in self._scoring.by_step}
@@ -185,10 +188,16 @@ class Predictor:
 
     def _schema(self) -> pa.Schema:
         floats = pa.float64() if kept_dtype(self._scoring.dtype) == "float64" else pa.float32()
-
         own = {name: pa.list_(floats) if head.is_list else pa.float64() for name, head in self._heads.items()}
         own = own | dict.fromkeys(self._scoring.activations.values(), pa.list_(floats))
         return pa.schema({name: pa.list_(kind) if name in self._of_steps else kind for name, kind in own.items()})
+
+
+def _check_names(names: list[str]) -> None:
+    """ValueError if two columns are to have one name."""
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise ValueError(f"Output column {name!r} is asked for twice; give each output a name of its own.")
 
 
 def _device(kind: str) -> jax.Device:

@@ -205,6 +205,7 @@ def test_what_is_asked_for_at_load_takes_the_place_of_params(predictor: Predicto
 
 
 def test_columns_that_are_asked_for_twice_are_refused() -> None:
-    model = replace(saved(), activations={"tanh_2": "prediction"})
-    with pytest.raises(ValueError, match="Output column 'prediction' is asked for twice"):
-        Predictor(model)
+    twice = replace(saved(), activations={"tanh_2": "a", "dense_1": "a"})
+    for model in (replace(saved(), activations={"tanh_2": "prediction"}), saved(probabilityCol="prediction"), twice):
+        with pytest.raises(ValueError, match="Output column '(prediction|a)' is asked for twice"):
+            Predictor(model)
