@@ -153,6 +153,7 @@ SLOW = (
     "tests/spark/test_persistence.py::test_a_model_comes_back_bit_for_bit[float64-DeepModel",
     "tests/spark/test_persistence.py::test_any_hadoop",
     "tests/spark/test_persistence.py::test_models_come_back_from_within_others",
+    "tests/spark/test_predictor.py::test_of_a_pipeline",
     "tests/spark/test_predictor.py::test_so_it_does",
     "tests/spark/test_python_workers.py::test_other_daemons",
     "tests/spark/test_quickstart.py",

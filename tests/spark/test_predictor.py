@@ -169,7 +169,7 @@ def compare(case: Case, frame: DataFrame, table: pa.Table, path: Path) -> None:
         assert repr(found[column].to_pylist()) == repr([plain(row[column]) for row in rows])
 
 
-QUICK = ("classes", "skipped", "steps")
+QUICK = ("classes", "skipped")
 
 
 @pytest.mark.parametrize("name", QUICK)
