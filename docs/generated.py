@@ -31,6 +31,8 @@ PUBLIC = (
     "sparkdl.models",
     "sparkdl.interchange",
     "sparkdl.text",
+    "sparkdl.predict",
+    "sparkdl.mlflow_flavor",
 )
 
 

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from sparkdl.graph import Graph as Graph
     from sparkdl.graph import Same as Same
     from sparkdl.network import Network as Network
+    from sparkdl.scoring.predictor import Predictor as Predictor
+    from sparkdl.scoring.predictor import load as load
     from sparkdl.spark import DeepClassificationModel as DeepClassificationModel
     from sparkdl.spark import DeepClassifier as DeepClassifier
     from sparkdl.spark import DeepEstimator as DeepEstimator
@@ -27,13 +29,16 @@ __all__ = [  # without the rooms, as sparkdl.spark, which would take the name of
     "Featurizer",
     "Graph",
     "Network",
+    "Predictor",
     "Same",
+    "load",
     "register_function",
 ]
 __version__ = "0.1.0"
 
 # sparkdl.layers and sparkdl.training need no pyspark.
-NETWORKS = {"graph": ("Graph", "Same"), "network": ("Network",)}
+SPARKLESS = {"graph": ("Graph", "Same"), "network": ("Network",), "scoring.predictor": ("Predictor", "load")}
 __getattr__, __dir__ = exports(
-    __name__, NETWORKS | {"spark": tuple(name for name in __all__ if not any(name in own for own in NETWORKS.values()))}
+    __name__,
+    SPARKLESS | {"spark": tuple(name for name in __all__ if not any(name in own for own in SPARKLESS.values()))},
 )

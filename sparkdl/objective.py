@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -319,6 +320,14 @@ class Objective:
             return row_weights
         missing = labels == NO_CLASS if jnp.issubdtype(labels.dtype, jnp.integer) else jnp.isnan(labels)
         return jnp.where(missing.any(axis=tuple(range(1, labels.ndim))), 0, row_weights)
+
+
+def read_losses(text: str) -> Loss | dict[str, Loss]:
+    """The loss, or that of every output, from the JSON that the Param `loss` holds."""
+    found = json.loads(text)
+    if isinstance(found.get("type"), str):
+        return Loss.from_json(found)
+    return {name: Loss.from_json(loss) for name, loss in found.items()}
 
 
 def _encoded(loss: Loss, labels: Any, shape: tuple[int, ...]) -> Any:

@@ -28,6 +28,9 @@ FLOORS = {
     "interchange": 1,
     "stepping.py": 1,
     "transfer.py": 1,
+    "scoring": 2,  # with Spark or without
+    "mlflow_flavor.py": 3,
+    "predict.py": 3,
     "training": 2,  # the process that trains
     "launch": 3,  # the task that starts it
     "spark/tasks": 4,
@@ -126,6 +129,7 @@ print([name for name in {heavy} if name in sys.modules], xla_bridge.backends_are
     [
         ("sparkdl.training", ["pyspark"]),
         ("sparkdl.launch", ["pyspark"]),
+        ("sparkdl.scoring", ["pyspark"]),
         ("sparkdl.spark.tasks", ["pyspark.ml"]),
     ],
 )

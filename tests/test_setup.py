@@ -45,10 +45,10 @@ def test_every_import_is_a_requirement(declared: configparser.ConfigParser) -> N
                 imported.add(node.module.split(".")[0])
     required = distributions(declared["options"]["install_requires"])
     extras = declared["options.extras_require"]
-    imported = {"pillow" if name == "PIL" else name for name in imported}
+    imported = {{"PIL": "pillow", "mlflow": "mlflow-skinny"}.get(name, name) for name in imported}
     optional = {
         name
-        for extra in ("plot", "image", "text", "onnx", "tensorboard", "storage")
+        for extra in ("plot", "image", "text", "onnx", "mlflow", "tensorboard", "storage")
         for name in distributions(extras[extra])
     }
     assert imported - sys.stdlib_module_names - {"sparkdl"} <= required | optional

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Unpack
 
 from pyspark.ml.classification import ProbabilisticClassificationModel, ProbabilisticClassifier
@@ -13,11 +12,11 @@ from pyspark.sql import DataFrame
 from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import step_shape
-from sparkdl.losses import Loss
+from sparkdl.scoring.heads import Heads
+from sparkdl.scoring.outputs import check_thresholds, count_classes
 from sparkdl.spark.estimator import DeepEstimator, DeepModel, only_loss
 from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tasks.heads import Head, Heads, classes, probabilities, raw_scores
 from sparkdl.training.options import Training
 
 
@@ -38,10 +37,12 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
     shifted to add up to 0, which changes no probability.
     """
 
+    _kind = "DeepClassificationModel"
+
     @property
     def numClasses(self) -> int:
         """Number of classes."""
-        return max(2, step_shape(self.getNetwork().output_shape())[0])
+        return count_classes(self.getNetwork())
 
     def predictRaw(self, value: Vector) -> Any:
         """The raw scores for one row of features; runs a Spark job."""
@@ -53,14 +54,7 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
 
     def _heads(self) -> Heads:
         self.getLoss()  # must be set, as classes are told by it
-        ((output, loss),) = self._objective().losses.items()
-        thresholds = tuple(self.getThresholds()) if self.isSet(self.thresholds) else None
-        if thresholds is not None:
-            _check_thresholds(thresholds, self.numClasses, loss)
-        heads: Heads = {self.getRawPredictionCol(): Head(raw_scores, output, True)}
-        if loss.gives_probabilities:
-            heads[self.getProbabilityCol()] = Head(probabilities, output, True)
-        return heads | {self.getPredictionCol(): Head(partial(classes, thresholds=thresholds), output)}
+        return super()._heads()
 
     def _decide(self) -> Callable[[Array, Array], Array]:
         return self._heads()[self.getPredictionCol()].function  # which heeds thresholds
@@ -115,7 +109,7 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
                 f"end it in Dense({known})."
             )
         if self.isSet(self.thresholds):
-            _check_thresholds(tuple(self.getThresholds()), max(2, outputs), loss)
+            check_thresholds(tuple(self.getThresholds()), count_classes(plan.network), loss)
 
     def _classes(self, plan: Training) -> tuple[int, int] | None:
         least, most = only_loss(self, plan).label_range
@@ -126,12 +120,3 @@ def _classes_in_metadata(dataset: DataFrame, column: str) -> int:
     """How many classes a column's ML attributes name, 0 if they do not say."""
     attributes = dataset.schema[column].metadata.get("ml_attr", {})
     return len(attributes.get("vals", [])) or int(attributes.get("num_vals", 0))
-
-
-def _check_thresholds(thresholds: tuple[float, ...], count: int, loss: Loss) -> None:
-    if not loss.gives_probabilities:
-        raise ValueError(f"thresholds need probabilities, which {type(loss).__name__} does not give; leave them unset.")
-    if len(thresholds) != count:
-        raise ValueError(f"thresholds must hold one number a class, {count} of them, received {len(thresholds)}.")
-    if min(thresholds) < 0 or sum(threshold == 0 for threshold in thresholds) > 1:
-        raise ValueError(f"thresholds must be at least 0 with at most one 0 among them, received {list(thresholds)}.")

@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType
 
 from sparkdl.generation import Drawing
+from sparkdl.scoring.inference import Batch
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.scoring import RowScoring
 from sparkdl.spark.tasks.continuation import continuations
-from sparkdl.spark.tasks.inference import Batch
 
 
 def continued(model: RowScoring, dataset: DataFrame, name: str, drawing: Drawing) -> DataFrame:

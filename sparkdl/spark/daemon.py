@@ -19,6 +19,7 @@ from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
 def load() -> None:
     """Import what tasks need."""
     import sparkdl.spark.tasks.measuring
+    import sparkdl.spark.tasks.row_scores
     import sparkdl.spark.tasks.task  # noqa: F401
 
     gc.freeze()  # its pages stay shared

@@ -13,16 +13,17 @@ from pyspark.ml.linalg import Vector
 from pyspark.ml.param import Param
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkdl.arrays import Array
 from sparkdl.evaluation import EvaluationOptions
 from sparkdl.generation import Drawing
 from sparkdl.interchange import save_onnx
 from sparkdl.layers.base import Weights
-from sparkdl.layers.ragged import is_ragged, step_shape
+from sparkdl.layers.ragged import is_ragged
 from sparkdl.losses import Loss
 from sparkdl.network import Network
+from sparkdl.scoring.weight_rows import read_only
 from sparkdl.spark.continuing import continued
 from sparkdl.spark.driver import cluster, columns
+from sparkdl.spark.driver.epoch_metrics import log_epochs
 from sparkdl.spark.driver.preparation import prepare
 from sparkdl.spark.driver.progress import wanted
 from sparkdl.spark.driver.remote import Shipped
@@ -30,10 +31,8 @@ from sparkdl.spark.driver.tuning import given, shared_fits
 from sparkdl.spark.params.params import DeepArguments, DeepParams
 from sparkdl.spark.params.warm_start import WarmStart
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.saving.weight_rows import read_only
-from sparkdl.spark.scoring import RowScoring, heads_of_several, output_columns
+from sparkdl.spark.scoring import RowScoring, output_columns
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tasks.heads import Head, Heads
 from sparkdl.training.options import Training
 
 LOGGER = logging.getLogger("sparkdl.fit")
@@ -284,14 +283,6 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         model = self.copy({self.featuresCols: [], self.handleInvalid: "error"})
         return model.transform(rows).first()[column]  # type: ignore[index]
 
-    def _heads(self) -> Heads:
-        shapes = self.getNetwork().output_shapes
-        if len(shapes) > 1:
-            return heads_of_several(self)
-        ((name, shape),) = shapes.items()
-        several = math.prod(step_shape(shape)) > 1
-        return {self.getPredictionCol(): Head(every_output if several else first_output, name, several)}
-
 
 class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     """Trains a neural network on a DataFrame by synchronous stochastic gradient descent.
@@ -485,7 +476,9 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         return shared_fits([self.copy(paramMap) for paramMap in paramMaps], dataset)
 
     def _fit(self, dataset: DataFrame) -> DeepModel:
-        return given(self._fit_all([self], dataset)[0])
+        model = given(self._fit_all([self], dataset)[0])
+        log_epochs(model.summary.history, model.summary.metric, model.summary.metrics)
+        return model
 
     def _fit_all(self, stages: Sequence[Self], dataset: DataFrame) -> list[DeepModel | ValueError]:
         """The models, by one Spark job, of stages that differ in `tuning.MAY_DIFFER` only; or why one has none."""
@@ -539,16 +532,6 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         model = self._new_model(fitted.weights, summary)
         model._resetUid(self.uid)
         return self._copyValues(model)
-
-
-def every_output(outputs: Array, predictions: Array) -> Array:
-    """All of the network's outputs."""
-    return outputs
-
-
-def first_output(outputs: Array, predictions: Array) -> Array:
-    """The network's only output."""
-    return outputs[:, 0]
 
 
 def only_loss(stage: DeepEstimator, plan: Training) -> Loss:

@@ -11,13 +11,13 @@ from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.ragged import step_shape
 from sparkdl.losses import Loss, Quantile, SoftmaxLoss
 from sparkdl.losses.positions import of_one_position
+from sparkdl.scoring.forward import Scoring
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
 from sparkdl.spark.driver.remote import parallelism
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.scoring import RowScoring
-from sparkdl.spark.tasks.forward import Scoring
 from sparkdl.spark.tasks.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
 
 MERGED_BY_DRIVER = 16  # parts; more are first merged by tasks, so that the driver's memory does not grow with them

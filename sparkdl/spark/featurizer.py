@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypedDict, Unpack
 
-from sparkdl.layers.ragged import step_shape
 from sparkdl.network import BaseNetwork
-from sparkdl.spark.estimator import DeepModel, every_output
+from sparkdl.scoring.weight_rows import read_only
+from sparkdl.spark.estimator import DeepModel
 from sparkdl.spark.params.warm_start import weights_of
-from sparkdl.spark.saving.weight_rows import read_only
-from sparkdl.spark.tasks.heads import Head, Heads
 
 
 class FeaturizerArguments(TypedDict, total=False):
@@ -73,6 +70,8 @@ class Featurizer(DeepModel):
     8
     """
 
+    _kind = "Featurizer"
+
     def __init__(self, **params: Unpack[FeaturizerArguments]) -> None:
         super().__init__()
         self._setDefault(predictionCol="vector")
@@ -112,12 +111,3 @@ class Featurizer(DeepModel):
         part.check_weights(kept)
         self._weights = read_only(kept)
         self.setParams(network=part)
-
-    def _heads(self) -> Heads:
-        shapes = self.getNetwork().output_shapes
-        if len(shapes) > 1:
-            return super()._heads()
-        ((name, shape),) = shapes.items()
-        if math.prod(step_shape(shape)) == 1:
-            return {self.getPredictionCol(): Head(every_output, name, True)}
-        return super()._heads()

@@ -8,12 +8,13 @@ import pyarrow as pa
 from pyspark.ml import Model
 from pyspark.sql import Column, SparkSession
 
+from sparkdl.scoring.heads import Head
+from sparkdl.scoring.inference import Batch
 from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.columns import layouts_of
 from sparkdl.spark.pipelines import scoring_stage
 from sparkdl.spark.scoring import RowScoring, result_type
-from sparkdl.spark.tasks.heads import Head
-from sparkdl.spark.tasks.inference import Batch, results
+from sparkdl.spark.tasks.row_scores import results
 from sparkdl.spark.tasks.tokenizing import check_argument
 from sparkdl.spark.text.detokenizer import Detokenizer
 from sparkdl.spark.text.held_tokenizer import HoldsTokenizer

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Unpack
 
 from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.sql import DataFrame
 
 from sparkdl.layers.base import Weights
-from sparkdl.layers.ragged import step_shape
 from sparkdl.spark.estimator import DeepEstimator, DeepModel, only_loss
 from sparkdl.spark.params.params import DeepArguments
 from sparkdl.spark.summary import TrainingSummary
-from sparkdl.spark.tasks.heads import Head, Heads, every_prediction, first_prediction
 from sparkdl.training.options import Training
 
 
@@ -24,10 +21,7 @@ class DeepRegressionModel(RegressionModel, DeepModel):
     another scale than the label's (Poisson's log rates), on the label's.
     """
 
-    def _heads(self) -> Heads:
-        ((output, shape),) = self.getNetwork().output_shapes.items()
-        several = math.prod(step_shape(shape)) > 1
-        return {self.getPredictionCol(): Head(every_prediction if several else first_prediction, output, several)}
+    _kind = "DeepRegressionModel"
 
 
 class DeepRegressor(Regressor, DeepEstimator):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.ml.functions import array_to_vector
@@ -14,7 +14,10 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 
 from sparkdl.arrays import Array
 from sparkdl.decoding.layout import Layout
-from sparkdl.layers.ragged import step_shape
+from sparkdl.scoring.forward import Scoring
+from sparkdl.scoring.heads import Heads, classes
+from sparkdl.scoring.inference import Batch
+from sparkdl.scoring.outputs import Outputs, by_step, heads_of, heads_of_several
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.arrow_udf import arrow_udf
 from sparkdl.spark.driver.interpreter import check_interpreter
@@ -22,16 +25,14 @@ from sparkdl.spark.driver.remote import Shipped, carried, over_connect
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.tasks.forward import Scoring
-from sparkdl.spark.tasks.heads import Head, Heads, classes, every_prediction, first_prediction, probabilities
-from sparkdl.spark.tasks.inference import Batch, results
+from sparkdl.spark.tasks.row_scores import results
 from sparkdl.weights import weights_to_bytes
 
 
 def output_columns(stage: DeepParams) -> list[str]:
     """The columns that a stage's model adds, in the order of its Params; its network is set."""
     if len(stage.getNetwork().output_names) > 1:
-        names = list(heads_of_several(stage))
+        names = list(heads_of_several(plain_outputs(stage)))
     else:
         likely = any(loss.gives_probabilities for loss in stage._objective().losses.values())
         params = ("rawPredictionCol", "probabilityCol", "predictionCol")
@@ -40,42 +41,29 @@ def output_columns(stage: DeepParams) -> list[str]:
     return [name for name in (*names, *stage.getActivationCols().values()) if name]
 
 
-def heads_of_several(stage: DeepParams) -> Heads:
-    """By column what a network with several outputs adds: each one's prediction and, if it has them, probabilities.
-
-    Raises
-    ------
-    ValueError
-        predictionCols or probabilityCols names what is no output, or an output whose loss has no probabilities.
-    """
-    objective, shapes = stage._objective(), stage.getNetwork().output_shapes
-    given = {"prediction": stage.getPredictionCols(), "probability": stage.getProbabilityCols()}
-    able = {"prediction": list(shapes), "probability": []}
-    heads: Heads = {}
-    for name, shape in shapes.items():
-        loss = objective.losses.get(name)
-        if loss and loss.takes_classes:
-            own = {"prediction": Head(partial(classes, thresholds=None), name)}
-        elif math.prod(step_shape(shape)) > 1:
-            own = {"prediction": Head(every_prediction, name, True)}
-        else:
-            own = {"prediction": Head(first_prediction, name)}
-        if loss and loss.takes_classes and loss.gives_probabilities:
-            own["probability"] = Head(probabilities, name, True)
-            able["probability"].append(name)
-        heads |= {given[kind].get(name, f"{kind}_{name}"): head for kind, head in own.items()}
-    for kind, named in given.items():
-        for name in named.keys() - set(able[kind]):
-            raise ValueError(
-                f"{kind}Cols names {name!r}; the outputs that have a {kind} are {', '.join(map(repr, able[kind]))}."
-            )
-    return heads
+def plain_outputs(stage: DeepParams) -> Outputs:
+    """What a stage's Params say of the columns that its model adds; its network is set."""
+    named = {
+        field: stage.getOrDefault(param) if stage.hasParam(param) else ""
+        for field, param in (("raw_prediction", "rawPredictionCol"), ("probability", "probabilityCol"))
+    }
+    limits = stage.hasParam("thresholds") and stage.isSet("thresholds")
+    return Outputs(
+        network=stage.getNetwork(),
+        objective=stage._objective(),
+        prediction=stage.getPredictionCol(),
+        predictions=stage.getPredictionCols(),
+        probabilities=stage.getProbabilityCols(),
+        thresholds=tuple(stage.getOrDefault("thresholds")) if limits else None,
+        **named,
+    )
 
 
 class RowScoring(DeepParams, Saved):
-    """The part of a model that scores rows; the model gives weights and heads."""
+    """The part of a model that scores rows; the model gives weights."""
 
     _shipped: Shipped
+    _kind: ClassVar[str] = "DeepModel"  # of `scoring/outputs.py`
 
     def score_rows(self, dataset: DataFrame, lossCol: str = "loss") -> DataFrame:
         """Add the loss of each row: where the model is wrong, or the label is.
@@ -123,7 +111,8 @@ class RowScoring(DeepParams, Saved):
             )
 
     def _heads(self) -> Heads:
-        raise NotImplementedError(f"{type(self).__name__} has no heads.")
+        """What the columns that `transform` adds are made of."""
+        return heads_of(self._kind, plain_outputs(self))
 
     def _decide(self) -> Callable[[Array, Array], Array]:
         """What gives the class of each row of (outputs, predictions), where an evaluation asks for classes."""
@@ -177,7 +166,7 @@ class RowScoring(DeepParams, Saved):
             dtype=self.getComputeDtype(),
             device=self.getDeviceType(),
             activations=activations,
-            by_step=(*network.step_outputs, *sorted(network.step_paths(activations) if activations else ())),
+            by_step=by_step(network, activations),
             labels=self._label_columns() if loss_column else {},
             loss_column=loss_column,
             strict=self.getHandleInvalid() == "error",

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from sparkdl.spark.saving import persistence
+from sparkdl.scoring.saved_stage import params_digest
 
 CANARY = "sparkdl_canary"  # a module that leaves a mark when it is imported
 BOMB = 1 << 24  # bytes that compress to next to none
@@ -60,7 +60,7 @@ def write_metadata(stage: Path, metadata: Any, resign: bool) -> None:
         if isinstance(metadata.get("weightsFiles"), dict):
             files = {path.name: path.read_bytes() for path in (stage / "weights").glob("part-*")}
             metadata["weightsFiles"] = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        metadata["paramsDigest"] = persistence._params_digest(metadata)
+        metadata["paramsDigest"] = params_digest(metadata)
     write(metadata_file(stage), json.dumps(metadata).encode())
 
 

@@ -18,7 +18,7 @@ from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, Netw
 from sparkdl.layers import Conv, Dense, Flatten, Relu
 from sparkdl.optimizers import Momentum
 from sparkdl.schedules import CosineDecay
-from sparkdl.spark.saving.weight_rows import digest
+from sparkdl.scoring.weight_rows import digest
 from sparkdl.weights import named_arrays, nested_weights
 
 NETWORK = Network([Conv(3, (2, 2)), Relu(), Flatten(), Dense(4), Relu(), Dense(3)], input_shape=(4, 4, 1))

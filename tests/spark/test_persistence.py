@@ -25,8 +25,9 @@ from sparkdl import (
     DeepRegressor,
 )
 from sparkdl.optimizers import Momentum
-from sparkdl.spark.saving import persistence, weight_rows
-from sparkdl.spark.saving.persistence import _params_digest
+from sparkdl.scoring import weight_rows
+from sparkdl.scoring.saved_stage import params_digest
+from sparkdl.spark.saving import persistence
 
 
 def params(stage: Any) -> dict[str, Any]:
@@ -219,7 +220,7 @@ def rewritten(stage: Path, **changes: Any) -> None:
     (file,) = (stage / "metadata").glob("part-*")
     metadata = json.loads(file.read_text()) | changes
     if metadata.get("paramsDigest"):
-        metadata["paramsDigest"] = _params_digest(metadata)
+        metadata["paramsDigest"] = params_digest(metadata)
     file.write_text(json.dumps({name: value for name, value in metadata.items() if value is not None}))
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 

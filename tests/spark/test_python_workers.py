@@ -85,7 +85,7 @@ def test_rows_that_end_since_spark_could_not_read_on_are_told_from_all_rows(
         ("sparkdl", ["jax", "numpy", "pyspark", "tokenizers"]),
         ("sparkdl.launch.alarm", ["pyspark"]),
         ("sparkdl.spark.tasks.row_bytes", ["jax", "optax", "pandas", "pyspark"]),
-        ("sparkdl.spark.tasks.inference", ["optax", "pandas", "pyspark.ml"]),
+        ("sparkdl.spark.tasks.row_scores", ["optax", "pandas", "pyspark.ml"]),
         ("sparkdl.spark.tasks.tokenizing", ["jax", "optax", "pandas", "pyspark", "tokenizers"]),
         ("sparkdl.spark.tasks.measuring", ["optax", "pyspark.ml"]),
         ("sparkdl.spark.tasks.task", ["pandas", "pyspark.ml"]),

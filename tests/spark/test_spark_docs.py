@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, models, register_function
+from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, load, models, register_function
 from sparkdl.series import SeriesWindows
 from sparkdl.text import Tokenizer
 
@@ -18,6 +18,7 @@ DOCUMENTED = [
     DeepRegressor,
     SeriesWindows,
     Tokenizer,
+    load,
     models.vocabulary,
     register_function,
 ]

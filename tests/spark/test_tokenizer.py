@@ -19,7 +19,7 @@ from pyspark.sql.types import ArrayType, IntegerType
 
 from sparkdl import DeepModel, Network, register_function
 from sparkdl.layers import Dense, EmbeddingBag
-from sparkdl.spark.saving.persistence import _params_digest
+from sparkdl.scoring.saved_stage import params_digest
 from sparkdl.spark.tasks import tokenizing
 from sparkdl.subwords.recipe import KINDS, Recipe
 from sparkdl.text import Detokenizer, Tokenizer, TokenizerModel
@@ -227,7 +227,7 @@ def test_damage_is_refused_by_name(models: dict[str, TokenizerModel], tmp_path: 
         file.write_text(content)
         if sign:
             forged = described | {"textDigest": hashlib.sha256(content.encode()).hexdigest()}
-            metadata.write_text(json.dumps(forged | {"paramsDigest": _params_digest(forged)}))
+            metadata.write_text(json.dumps(forged | {"paramsDigest": params_digest(forged)}))
         with pytest.raises(ValueError, match=f"^{path} cannot be loaded: ") as raised:
             TokenizerModel.load(str(path))
         assert "\n" not in str(raised.value)

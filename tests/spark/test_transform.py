@@ -24,10 +24,10 @@ from sparkdl import DeepClassifier, DeepModel, DeepRegressionModel, Network
 from sparkdl.decoding.layout import Layout
 from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.layers import Dense, Flatten, Rescale
+from sparkdl.scoring import forward, inference
+from sparkdl.scoring.forward import Forward, Scores, in_batches
 from sparkdl.spark.driver import remote
-from sparkdl.spark.tasks import forward, inference
-from sparkdl.spark.tasks.forward import Forward, Scores, in_batches
-from sparkdl.spark.tasks.inference import results
+from sparkdl.spark.tasks.row_scores import results
 from sparkdl.weights import weights_to_bytes
 
 ONE, THREE = (Network([Rescale(1 / 255), Dense(units)], input_shape=(4,)) for units in (1, 3))

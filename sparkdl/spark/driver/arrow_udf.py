@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
-from sparkdl.spark.tasks.inference import Batch
+from sparkdl.scoring.inference import Batch
 from sparkdl.spark.tasks.pandas_columns import from_pandas
 
 

@@ -25,10 +25,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sparkdl.arrays import INTEGERS, kept_dtype
 from sparkdl.decoding.images import require_pillow
 from sparkdl.decoding.labels import LabelPart
 from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
+from sparkdl.scoring.input_layouts import Reading
 from sparkdl.spark.driver.catalyst import pack_column
 from sparkdl.spark.driver.remote import count_setting, setting
 
@@ -208,55 +208,21 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
     ------
     ValueError
         featuresCol and featuresCols are both set, maxLength fits no input, or a setting of the session is none.
-
-    Notes
-    -----
-    OneVsRest sets featuresCol always, to its default unless it is told another.
     """
-    several = stage.getFeaturesCols()
-    if several and stage.getFeaturesCol() != stage._defaultParamMap[stage.featuresCol]:
-        raise ValueError(
-            f"featuresCol is {stage.getFeaturesCol()!r} but featuresCols is set, too; clear one of the two."
-        )
-    network = stage.getNetwork()
-    shapes, floats = network.input_shapes, kept_dtype(stage.getComputeDtype())
-    chosen = several if isinstance(several, dict) else _of_one_input(stage, list(shapes))
-    if chosen.keys() != shapes.keys():
-        raise ValueError(
-            f"featuresCols must name columns for the network's inputs {', '.join(map(repr, shapes))}, received some "
-            f"for {', '.join(map(repr, chosen))}; write {{'{next(iter(shapes))}': column, ...}}."
-        )
-    layouts, lengths = {}, stage._max_lengths(network)
-    for part, shape in shapes.items():
-        layout = Layout(
-            names=tuple(chosen[part]),
-            shape=shape,
-            dtype=INTEGERS if part in network.integers else floats,
-            param="featuresCols" if several else "featuresCol",
-            binary=stage.getBinaryFormat(),
-            resize=stage.getImageResize(),
-            part=part if isinstance(several, dict) else "",
-            limit=network.limits.get(part),
-            table=network.tables.get(part, ""),
-            strings=network.strings.get(part),
-            max_length=lengths.get(part),
-            truncation_side=stage.getTruncationSide(),
-            most_steps=network.most_steps.get(part),
-        )
+    reading = Reading(
+        features_col=stage.getFeaturesCol(),
+        features_cols=stage.getFeaturesCols(),
+        binary=stage.getBinaryFormat(),
+        resize=stage.getImageResize(),
+        max_length=stage.getMaxLength(),
+        truncation_side=stage.getTruncationSide(),
+        dtype=stage.getComputeDtype(),
+    )
+    layouts = reading.layouts(stage.getNetwork())
+    for part, layout in layouts.items():
         most = count_setting(session, PIXELS_SETTING, MOST_PIXELS) if layout.pixels else MOST_PIXELS
         layouts[part] = replace(layout, most_pixels=most)
     return layouts
-
-
-def _of_one_input(stage: DeepParams, inputs: list[str]) -> dict[str, list[str]]:
-    """The columns of the only input, where they are not given by its name."""
-    if len(inputs) > 1:
-        raise ValueError(
-            f"The network reads {', '.join(map(repr, inputs))}, so featuresCols must be a dict that names the columns "
-            f"of each, received {stage.getFeaturesCols() or stage.getFeaturesCol()!r}; write "
-            f"featuresCols={{'{inputs[0]}': column, ...}}."
-        )
-    return {inputs[0]: list(stage.getFeaturesCols()) or [stage.getFeaturesCol()]}
 
 
 def labels(dataset: DataFrame, part: LabelPart, param: str = "labelCol") -> tuple[Column, bool]:

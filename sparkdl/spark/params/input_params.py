@@ -10,7 +10,7 @@ from pyspark.ml.param.shared import HasFeaturesCol, HasHandleInvalid
 
 from sparkdl.base_network import BaseNetwork
 from sparkdl.decoding.layout import RESIZES, SIDES, STORAGES
-from sparkdl.layers.ragged import is_ragged
+from sparkdl.scoring.input_layouts import max_lengths
 from sparkdl.spark.params.converters import one_of
 
 
@@ -130,25 +130,7 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
         ValueError
             maxLength is below 1, or for an input whose rows are not of any length.
         """
-        given = self.getMaxLength()
-        if given is None or given == {}:
-            return {}
-        able = [name for name, shape in network.input_shapes.items() if is_ragged(shape)]
-        if not able:
-            raise ValueError(
-                f"maxLength is {given}, but the network reads no rows of any length, as of an input_shape that begins "
-                "with None; clear it, or give the network such an input."
-            )
-        lengths = given if isinstance(given, dict) else dict.fromkeys(able, given)
-        for name, most in lengths.items():
-            if name not in able:
-                raise ValueError(
-                    f"maxLength names {name!r}, but the network's inputs of rows of any length are "
-                    f"{', '.join(map(repr, able))}; name these only."
-                )
-            if most < 1:
-                raise ValueError(f"maxLength must be at least 1, received {most}.")
-        return lengths
+        return max_lengths(self.getMaxLength(), network)
 
     def setFeaturesCols(self, value: Sequence[str] | Mapping[str, str | Sequence[str]]) -> Self:
         """Set the columns that together are the features, or those of each input; [] goes back to featuresCol."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypedDict
 
@@ -21,7 +20,7 @@ from pyspark.ml.param.shared import (
 from sparkdl.arrays import DTYPES
 from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
-from sparkdl.objective import Objective
+from sparkdl.objective import Objective, read_losses
 from sparkdl.optimizers import Optimizer
 from sparkdl.spark.params.activations import HasActivationCols
 from sparkdl.spark.params.converters import one_of, spec_text, specs_text, to_steps
@@ -113,10 +112,7 @@ class HasNetwork(HasOutputs, HasLabelCol):
         """The loss; of a network with several outputs, by output."""
         if not self.isDefined(self.loss):
             raise ValueError(f"loss of {type(self).__name__} is not set; pass loss='squared_error' or another.")
-        found = json.loads(self.getOrDefault(self.loss))
-        if isinstance(found.get("type"), str):
-            return Loss.from_json(found)
-        return {name: Loss.from_json(loss) for name, loss in found.items()}
+        return read_losses(self.getOrDefault(self.loss))
 
     def _objective(self) -> Objective:
         """What the network's outputs are trained to; nothing without a loss, as of a part of a model."""

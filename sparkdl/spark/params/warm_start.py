@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from sparkdl.layers.base import Weights
 from sparkdl.network import BaseNetwork
+from sparkdl.scoring.weight_rows import read_only
 from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.saving.persistence import Saved, read_weights
-from sparkdl.spark.saving.weight_rows import read_only
 from sparkdl.transfer import shared_layers
 from sparkdl.weights import named_arrays, nested_weights
 

@@ -6,10 +6,8 @@ import hashlib
 import json
 import math
 import os
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from pyspark.errors import PySparkException
@@ -18,14 +16,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sparkdl.layers.base import Weights
-from sparkdl.spark.saving.weight_rows import assembled, digest, read_only, tables
-from sparkdl.specs import MissingClass
+from sparkdl.scoring.saved_stage import (
+    FORMAT,
+    METADATA_BYTES,
+    check_metadata,
+    explained,
+    params_digest,
+    read_metadata,
+    short,
+    verified_weights,
+)
+from sparkdl.scoring.weight_rows import digest, read_only, tables
 from sparkdl.weights import count_weights
 
-FORMAT = 2  # of the directory; 1 had neither paramsDigest nor weightsFiles
-METADATA_BYTES = 64 << 20  # more than any network's description has
 TEXT_BYTES = 1 << 30  # more than any tokenizer's JSON has
-UNSIGNED = ("timestamp", "sparkVersion", "paramsDigest")  # what paramsDigest does not cover
 
 Stage = TypeVar("Stage", bound=Any)
 
@@ -87,7 +91,7 @@ class StageWriter(MLWriter):
             line = session.createDataFrame([(text,)], "value string").coalesce(1)
             line.write.option("compression", "none").text(f"{path}/{stage._text_folder}")
             metadata["textDigest"] = hashlib.sha256(text.encode()).hexdigest()
-        metadata["paramsDigest"] = _params_digest(metadata)
+        metadata["paramsDigest"] = params_digest(metadata)
         line = session.createDataFrame([(json.dumps(metadata),)], "value string").coalesce(1)
         line.write.option("compression", "none").text(f"{path}/metadata")
 
@@ -114,21 +118,21 @@ class StageReader(MLReader[Stage]):
         metadata = _metadata(session, path)
         found, expected = metadata["class"], _class_name(self.cls)
         if found != expected:
-            raise ValueError(f"{path} holds a {_short(found)}, not a {expected}; load it with that class.")
-        _check(path, metadata)
-        with _explained(path):
+            raise ValueError(f"{path} holds a {short(found)}, not a {expected}; load it with that class.")
+        check_metadata(path, metadata)
+        with explained(path):
             stage = self.cls()
             stage._resetUid(metadata["uid"])
             _set_each(stage, metadata["defaultParamMap"], lambda name, value: stage._setDefault(**{name: value}))
             _set_each(stage, metadata["paramMap"], lambda name, value: stage._set(**{name: value}))
         if "weightsDigest" in metadata:
-            with _explained(path):
+            with explained(path):
                 most = stage._most_bytes()
             weights = _weights(session, path, metadata, most)
-            with _explained(path):
+            with explained(path):
                 stage._restore(weights)
         if stage._text_folder:
-            with _explained(path):
+            with explained(path):
                 stage._restore_text(_text(session, f"{path}/{stage._text_folder}", metadata.get("textDigest")))
         return stage
 
@@ -180,8 +184,8 @@ def read_weights(path: str, session: SparkSession) -> Weights:
     metadata = _metadata(session, path)
     kind = metadata["class"]
     if not kind.startswith("sparkdl.") or "weightsDigest" not in metadata:
-        raise ValueError(f"{path} holds a {_short(kind)} without weights of its own; name a saved DeepModel.")
-    _check(path, metadata)
+        raise ValueError(f"{path} holds a {short(kind)} without weights of its own; name a saved DeepModel.")
+    check_metadata(path, metadata)
     return _weights(session, path, metadata)
 
 
@@ -256,36 +260,9 @@ def _contents(session: SparkSession, path: str, files: str, most: int = 1 << 31)
 
 
 def _metadata(session: SparkSession, path: str) -> dict[str, Any]:
-    with _explained(path):
+    with explained(path):
         found = _contents(session, f"{path}/metadata", "part-*", METADATA_BYTES)
-    if not found:
-        raise FileNotFoundError(
-            f"{path} holds no saved stage, as there is no {path}/metadata with content; check the path."
-        )
-    with _explained(path):
-        if len(found) > 1:
-            raise ValueError(f"there are {len(found)} files of metadata.")
-        metadata = json.loads(found[0].decode())
-        if not isinstance(metadata, dict) or not isinstance(metadata.get("class"), str):
-            raise ValueError("its metadata name no class.")
-        return metadata
-
-
-def _check(path: str, metadata: dict[str, Any]) -> None:
-    """ValueError unless this format is known and the metadata are as they were saved."""
-    version = metadata.get("sparkdlFormat")
-    if type(version) is not int or not 1 <= version <= FORMAT:
-        raise ValueError(
-            f"{path} is in format {_short(version)}, this sparkdl reads formats 1 to {FORMAT}; upgrade sparkdl."
-        )
-    with _explained(path):
-        if (version > 1 or "paramsDigest" in metadata) and metadata.get("paramsDigest") != _params_digest(metadata):
-            raise ValueError("its metadata are not those that were saved.")
-
-
-def _params_digest(metadata: dict[str, Any]) -> str:
-    signed = {name: value for name, value in metadata.items() if name not in UNSIGNED}
-    return hashlib.sha256(json.dumps(signed, sort_keys=True).encode()).hexdigest()
+    return read_metadata(path, found)
 
 
 def _set_each(stage: Any, values: dict[str, Any], setter: Callable[[str, Any], Any]) -> None:
@@ -297,22 +274,13 @@ def _set_each(stage: Any, values: dict[str, Any], setter: Callable[[str, Any], A
 
 def _weights(session: SparkSession, path: str, metadata: dict[str, Any], most: float = math.inf) -> Weights:
     folder = f"{path}/weights"
-    with _explained(path):
-        weights = assembled(_weight_files(session, folder, metadata.get("weightsFiles")), most)
-        if digest(weights) != metadata["weightsDigest"]:
-            raise ValueError("its weights are not those that were saved.")
-    return weights
-
-
-def _weight_files(session: SparkSession, folder: str, digests: dict[str, str] | None) -> Iterable[bytes]:
-    """The Parquet files, one at a time, each only when its bytes are known to be those that were saved."""
-    for name in _files(session, folder, "*.parquet") if digests is None else digests:
-        if not re.fullmatch(r"part-[\w.-]+\.parquet", name):
-            raise ValueError(f"{name!r} is no name of a file of weights.")
-        content = b"".join(_contents(session, f"{folder}/{name}", "*"))
-        if digests is not None and hashlib.sha256(content).hexdigest() != digests[name]:
-            raise ValueError(f"file weights/{name} is {'not as it was saved' if content else 'missing or empty'}.")
-        yield content
+    return verified_weights(
+        path,
+        metadata,
+        lambda: _files(session, folder, "*.parquet"),
+        lambda name: b"".join(_contents(session, f"{folder}/{name}", "*")),
+        most,
+    )
 
 
 def _text(session: SparkSession, folder: str, expected: str | None) -> str:
@@ -323,27 +291,3 @@ def _text(session: SparkSession, folder: str, expected: str | None) -> str:
     if hashlib.sha256(content).hexdigest() != expected:
         raise ValueError(f"the file in {folder} is not as it was saved.")
     return content.decode()
-
-
-def _short(value: Any) -> str:
-    """As text on one line that is not too long to read."""
-    text = " ".join(str(value).split())
-    return text if len(text) <= 500 else f"{text[:500]}..."
-
-
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    """Turns whatever damaged metadata or rows make readers, parsers and constructors raise into one sentence."""
-    try:
-        yield
-    except (ConnectionError, ImportError):  # to Spark; of an extra
-        raise
-    except MissingClass as error:
-        raise ValueError(f"{path} cannot be loaded: {error}") from None
-    except Exception as error:
-        kind = "" if isinstance(error, (ValueError, TypeError)) else f"{type(error).__name__} "
-        reason = _short(f"{kind}{error}").rstrip(".")
-        remedy = "save the stage again, or upgrade sparkdl if a newer one saved it"
-        if re.search(r"No FileSystem for scheme|Class org\.apache\.hadoop\.fs\.\S+ not found", reason):
-            remedy = "give Spark the jars of this file system, as hadoop-aws for s3a://, or copy the folder to another"
-        raise ValueError(f"{path} cannot be loaded: {reason}; {remedy}.") from None

@@ -17,9 +17,10 @@ from sparkdl.generation import Drawing
 from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import Ragged
 from sparkdl.network import BaseNetwork
+from sparkdl.scoring.forward import Scoring, keep, on_device
+from sparkdl.scoring.inference import REMEDY, Batch, cut
 from sparkdl.spark.tasks.collector import spare_modules
-from sparkdl.spark.tasks.forward import Scoring, keep, on_device
-from sparkdl.spark.tasks.inference import REMEDY, Batch, cut
+from sparkdl.spark.tasks.device import prepare_device
 
 _models: OrderedDict[tuple[str, str], Weights] = OrderedDict()  # the one that this Python worker used last
 
@@ -34,6 +35,7 @@ def continuations(
     ValueError
         A row cannot be used, as an empty one, and `scoring` is strict.
     """
+    prepare_device(scoring.device)
     network, key = scoring.specs()[0], (scoring.key, scoring.dtype)
     if key not in _models:
         keep(_models, key, on_device(scoring, weights), 1)

@@ -30,10 +30,11 @@ from sparkdl.losses import Loss, Quantile
 from sparkdl.losses.positions import of_one_position
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
+from sparkdl.scoring.forward import Scoring, in_batches, joined, loaded
+from sparkdl.scoring.heads import probabilities, raw_scores
+from sparkdl.scoring.inference import PART_BYTES
 from sparkdl.spark.tasks.collector import spare_modules
-from sparkdl.spark.tasks.forward import Scoring, in_batches, joined, loaded
-from sparkdl.spark.tasks.heads import probabilities, raw_scores
-from sparkdl.spark.tasks.inference import PART_BYTES
+from sparkdl.spark.tasks.device import prepare_device
 from sparkdl.spark.tasks.row_bytes import REMEDY, feature_columns
 
 PART_SCHEMA = "output string, state binary, failure string"
@@ -97,6 +98,7 @@ def _measures(kind: str, shape: tuple[int, ...], loss: Loss, options: Evaluation
 
 def sum_up(batches: Iterator[pa.RecordBatch], plan: EvaluationPlan) -> Iterator[pa.RecordBatch]:
     """The sums over a task's rows as one row; what is wrong with them as a sentence, lest Spark try again."""
+    prepare_device(plan.scoring.device)
     try:
         measures = measures_of(plan, *plan.scoring.specs())
         for batch in batches:

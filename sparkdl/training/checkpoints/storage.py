@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import queue
 import re
@@ -14,10 +13,10 @@ import time
 import zlib
 from collections.abc import Callable
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
 
-import pyarrow as pa
 from pyarrow import fs
+
+from sparkdl.file_systems import open_filesystem
 
 Value = TypeVar("Value")
 
@@ -151,27 +150,8 @@ def open_folder(uri: str) -> Folder:
     ValueError
         Neither opens it; the message says why and what to install.
     """
-    parts = urlsplit(uri)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return LocalFolder(fs.LocalFileSystem(), unquote(parts.path).rstrip("/"))
-    if "://" not in uri:
-        return LocalFolder(fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri)).rstrip("/"))
-    try:
-        filesystem, path = fs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", uri))  # Hadoop's names for S3
-    except (pa.ArrowInvalid, NotImplementedError) as error:
-        filesystem, path = _by_fsspec(uri, error)
-    return Folder(filesystem, path.rstrip("/"))
-
-
-def _by_fsspec(uri: str, refusal: Exception) -> tuple[fs.FileSystem, str]:
-    try:
-        filesystem, path = importlib.import_module("fsspec.core").url_to_fs(uri)  # not a requirement of sparkdl
-    except (ImportError, ValueError) as error:
-        raise ValueError(
-            f"{uri!r} is opened neither by pyarrow ({refusal}) nor by fsspec ({error}); give a local path, "
-            "or install fsspec and its package for this scheme (s3fs, gcsfs, adlfs, ...)."
-        ) from None
-    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
+    filesystem, path = open_filesystem(uri)
+    return (LocalFolder if isinstance(filesystem, fs.LocalFileSystem) else Folder)(filesystem, path)
 
 
 def temporary_name() -> str:

@@ -1,8 +1,9 @@
-"""A network's forward pass in a Python worker of Spark: compiled once a network, with one copy of a model's weights."""
+"""A network's forward pass over rows to be scored: compiled once a network, with one copy of a model's weights."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from pyspark import TaskContext
 
 from sparkdl.arrays import STEPS, Parts, kept_dtype, size_of
 from sparkdl.classes import install
@@ -24,11 +24,9 @@ from sparkdl.layers.base import Weights, map_shapes
 from sparkdl.layers.ragged import Ragged, cast
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
-from sparkdl.spark.tasks.environment import bound_threads
-from sparkdl.spark.tasks.local_disk import programs_directory
 from sparkdl.weights import weights_from_bytes
 
-KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a Python worker at a time
+KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a process at a time
 # On a CPU:
 LAYER_BYTES = 4 << 20  # of what a layer reads and writes for the rows of a part
 LEAST_ROWS = 8
@@ -149,31 +147,47 @@ class Forward(NamedTuple):
     part: int
 
 
-_programs: OrderedDict[tuple[str, bytes], Program] = OrderedDict()
-_models: OrderedDict[tuple[str, int, str, bytes], Forward] = OrderedDict()
+_programs: OrderedDict[tuple[str, bytes, str], Program] = OrderedDict()
+_models: OrderedDict[tuple[str, int, str, bytes, str], Forward] = OrderedDict()
+_changing = threading.Lock()  # guards the programs
 
 
 def loaded(scoring: Scoring, weights: Callable[[], bytes]) -> Forward:
-    """The compiled forward pass with its weights on the device, kept for the next task of this Python worker."""
-    named = json.dumps([scoring.network, scoring.objective, scoring.dtype, list(scoring.activations)])
-    program = named, scoring.classes  # a class may have been defined anew, or be that of another driver
-    key = scoring.key, scoring.batch, *program
+    """The compiled forward pass with its weights on JAX's device, kept for the next rows of this process."""
+    key = scoring.key, scoring.batch, *_program_key(scoring, jax.default_backend())
     if key not in _models:
-        own = on_device(scoring, weights)
-        if program not in _programs:
-            keep(_programs, program, _program(scoring), KEPT_PROGRAMS)
-        _programs.move_to_end(program)
-        rows, part = call_rows(scoring, jax.default_backend())
-        keep(_models, key, Forward(partial(_programs[program], own, part=part), rows, part), KEPT_MODELS)
+        keep(_models, key, compiled(scoring, on_device(scoring, weights), jax.default_backend()), KEPT_MODELS)
     _models.move_to_end(key)
     return _models[key]
 
 
+def compiled(scoring: Scoring, weights: Weights, platform: str) -> Forward:
+    """The compiled forward pass with weights that are on a device of that platform, as of `computed`."""
+    program = _program_key(scoring, platform)
+    with _changing:
+        if program not in _programs:
+            keep(_programs, program, _program(scoring, platform), KEPT_PROGRAMS)
+        _programs.move_to_end(program)
+        run = _programs[program]
+    rows, part = call_rows(scoring, platform)
+    return Forward(partial(run, weights, part=part), rows, part)
+
+
+def _program_key(scoring: Scoring, platform: str) -> tuple[str, bytes, str]:
+    named = json.dumps([scoring.network, scoring.objective, scoring.dtype, list(scoring.activations)])
+    return named, scoring.classes, platform  # a class may have been defined anew, or be that of another driver
+
+
 def on_device(scoring: Scoring, weights: Callable[[], bytes]) -> Weights:
-    """The weights in the dtype of computation, on the device that is asked for, which JAX then stays with."""
-    _prepare_device(scoring.device)
+    """The weights in the dtype of computation, on JAX's device."""
+    return computed(scoring, weights_from_bytes(weights()))
+
+
+def computed(scoring: Scoring, weights: Weights, device: jax.Device | None = None) -> Weights:
+    """The weights in the dtype of computation, on a device to which what is computed of them is bound, or on JAX's."""
     with jax.enable_x64(scoring.dtype == "float64"):
-        return jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights_from_bytes(weights()))
+        own = jax.tree.map(lambda array: jnp.asarray(array, scoring.dtype), weights)
+        return own if device is None else jax.device_put(own, device)
 
 
 def keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
@@ -183,7 +197,7 @@ def keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
         kept.popitem(last=False)
 
 
-def _program(scoring: Scoring) -> Program:
+def _program(scoring: Scoring, platform: str) -> Program:
     """Compiles once for all models of a network, for every number of rows in a call and in a part."""
     network, objective = scoring.specs()
     kept, paths = kept_dtype(scoring.dtype), list(scoring.activations)
@@ -197,7 +211,7 @@ def _program(scoring: Scoring) -> Program:
         flat, predictions, activations = jax.tree.map(_flat, each, is_leaf=lambda part: isinstance(part, Ragged))
         return Scores(flat, predictions, losses, activations)
 
-    @partial(jax.jit, static_argnames="part", compiler_options=OPTIONS.get(jax.default_backend()))
+    @partial(jax.jit, static_argnames="part", compiler_options=OPTIONS.get(platform))
     def scores(weights: Weights, features: Parts, labels: Parts | None, parts: jax.Array, part: int) -> Scores:
         size = _rows_of(features)
         if size == part:
@@ -224,21 +238,6 @@ def _flat(values: Any) -> Any:
     if isinstance(values, Ragged):
         return replace(values, values=values.values.reshape(*values.values.shape[:2], -1))
     return values.reshape(len(values), -1)
-
-
-def _prepare_device(device: str) -> None:
-    """Choose threads, platform and a folder for compiled programs; in effect only before JAX's first use here."""
-    context = TaskContext.get()
-    if context is None:
-        return
-    bound_threads()
-    if device == "cpu" or (device == "auto" and "gpu" not in context.resources()):
-        jax.config.update("jax_platforms", "cpu")
-    # Spark ends workers that wait for a minute; the next one finds its programs on Spark's disk, beside those of fits.
-    folder = programs_directory()
-    if folder and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        jax.config.update("jax_compilation_cache_dir", folder)
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def call_rows(scoring: Scoring, platform: str) -> tuple[int, int]:

@@ -1,10 +1,10 @@
-"""What a task does to score rows: the columns of features go in, what the model was asked for comes out."""
+"""Scores rows: the columns of features go in, what the model was asked for comes out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,9 +18,8 @@ from sparkdl.decoding.layout import VALID, check_rows
 from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
-from sparkdl.spark.tasks.collector import spare_modules
-from sparkdl.spark.tasks.forward import Forward, Scores, Scoring, in_batches, joined, loaded
-from sparkdl.spark.tasks.heads import Function, Heads
+from sparkdl.scoring.forward import Forward, Scores, Scoring, in_batches, joined
+from sparkdl.scoring.heads import Function, Heads
 
 Batch = tuple[pa.Array, ...]  # the columns of some rows
 
@@ -29,21 +28,46 @@ DECODED_BYTES = 4 << 20  # of numbers that are decoded at a time, as they fit a 
 REMEDY = "mend or drop such rows, or set handleInvalid to skip or keep"
 
 
-def results(
-    batches: Iterator[Batch], scoring: Scoring, weights: Callable[[], bytes], heads: Heads
-) -> Iterator[pa.Array]:
-    """What `scored` puts into its column, a part of a batch at a time."""
-    forward, specs = loaded(scoring, weights), scoring.specs()
-    for batch in batches:
-        for part in _bounded(batch, forward, scoring):
-            yield _result(part, forward, scoring, specs, heads)
-    spare_modules()
+class Scored(NamedTuple):
+    """What is made of n rows.
+
+    Attributes
+    ----------
+    columns : dict of pa.Array
+        By the name of each: those of the heads, then of activations, then of losses.
+    bad : array (n,)
+        Of bool: rows that cannot be used, of which the columns hold what would be made of zeros.
+    """
+
+    columns: dict[str, pa.Array]
+    bad: Array
 
 
-def _bounded(batch: Batch, forward: Forward, scoring: Scoring) -> Iterator[Batch]:
-    """Spark's batch in parts, lest the results, or the activations, be many times as large as what is sent."""
+def scored(
+    batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[BaseNetwork, Objective], heads: Heads
+) -> Iterator[Scored]:
+    """What is made of the rows, a part of them at a time, lest it be many times as large as what is given.
+
+    Parameters
+    ----------
+    batch : tuple of pa.Array
+        The columns of the features, those of one part after those of another, and with losses those of the labels.
+    forward : Forward
+        Of `scoring`.
+    scoring : Scoring
+    specs : (BaseNetwork, Objective)
+        Those of `scoring`.
+    heads : dict of Head
+        By name of the column.
+
+    Raises
+    ------
+    ValueError
+        A row cannot be used and `scoring` is strict, or a column is of a type that holds no features.
+    """
     rows = forward.rows if scoring.activations else PART_BYTES // scoring.row_bytes
-    return cut(batch, scoring.batch * max(1, rows // scoring.batch))
+    for part in cut(batch, scoring.batch * max(1, rows // scoring.batch)):
+        yield _scored(part, forward, scoring, specs, heads)
 
 
 def cut(batch: Batch, size: int) -> Iterator[Batch]:
@@ -52,9 +76,9 @@ def cut(batch: Batch, size: int) -> Iterator[Batch]:
         yield tuple(column.slice(first, size) for column in batch)
 
 
-def _result(
+def _scored(
     batch: Batch, forward: Forward, scoring: Scoring, specs: tuple[BaseNetwork, Objective], heads: Heads
-) -> pa.Array:
+) -> Scored:
     size = forward.rows * max(1, DECODED_BYTES // (scoring.row_bytes * forward.rows))
     if any(is_binary(column.type) or is_image(column.type) for column in batch[: len(scoring.columns)]):
         size = len(batch[0])
@@ -72,10 +96,7 @@ def _result(
         losses = _mean_of_steps(scores.losses[output])
         some_lack_it = (output and specs[1].several) or output in scoring.by_step
         columns[name] = pa.array(losses.astype(np.float64), from_pandas=some_lack_it)  # NaN is null there
-    struct = pa.StructArray.from_arrays(
-        list(columns.values()), list(columns), mask=pa.array(bad) if bad.any() else None
-    )
-    return struct if len(columns) > 1 else struct.flatten()[0]
+    return Scored(columns, bad)
 
 
 def _no_scores(scoring: Scoring, outputs: Sequence[str]) -> Scores:

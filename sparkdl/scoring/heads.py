@@ -68,3 +68,13 @@ def every_prediction(outputs: Array, predictions: Array) -> Array:
 def first_prediction(outputs: Array, predictions: Array) -> Array:
     """The network's only output on the label's scale."""
     return predictions[:, 0]
+
+
+def every_output(outputs: Array, predictions: Array) -> Array:
+    """All of the network's outputs."""
+    return outputs
+
+
+def first_output(outputs: Array, predictions: Array) -> Array:
+    """The network's only output."""
+    return outputs[:, 0]

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from sparkdl.spark.saving import weight_rows
-from sparkdl.spark.saving.weight_rows import SCHEMA, assembled, tables
+from sparkdl.scoring import weight_rows
+from sparkdl.scoring.weight_rows import SCHEMA, assembled, tables
 
 MB = 1 << 20
 WEIGHTS = {"dense": {"kernel": np.arange(60.0, dtype=np.float32).reshape(4, 15), "bias": np.zeros(15, np.float32)}}

@@ -1,0 +1,185 @@
+"""Models of sparkdl in MLflow, to be scored by its pyfunc models and servers without Spark.
+
+`mlflow.spark` logs them as Spark's, for clusters; this flavor logs what `sparkdl.load` reads.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import fs
+
+import sparkdl
+from sparkdl.file_systems import open_filesystem
+from sparkdl.scoring.predictor import Predictor, load
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FLAVOR_NAME = "sparkdl"
+DATA = "model"  # the folder of the saved model within MLflow's
+ENVIRONMENT, REQUIREMENTS = "python_env.yaml", "requirements.txt"
+
+
+def save_model(
+    model: Any,
+    path: str | os.PathLike[str],
+    mlflow_model: Any = None,
+    signature: Any = None,
+    pip_requirements: Sequence[str] | None = None,
+    metadata: dict[str, Any] | None = None,
+) -> None:
+    """Save a model as one of MLflow.
+
+    Parameters
+    ----------
+    model : DeepModel, DeepClassificationModel, DeepRegressionModel, Featurizer, PipelineModel or str
+        Of Spark, whose executors write into `path`: where they have other disks than this program, save the model where
+        all of them reach it, and give its path or URI here, as to `sparkdl.load`.
+    path : str
+        A local folder that is not there, or empty.
+    mlflow_model : mlflow.models.Model, optional
+        That to which the flavors are added.
+    signature : mlflow.models.ModelSignature, optional
+    pip_requirements : sequence of str, optional
+        Of whoever loads the model; by default this version of sparkdl.
+    metadata : dict, optional
+
+    Raises
+    ------
+    FileExistsError
+        There are files at `path`.
+    ValueError
+        The model is none that `sparkdl.load` reads.
+    ImportError
+        MLflow is missing.
+    """
+    mlflow = _mlflow()
+    folder = Path(path).absolute()
+    if folder.exists() and any(folder.iterdir()):
+        raise FileExistsError(f"{folder} holds files already; save to another folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(model, (str, os.PathLike)):
+        source, at = open_filesystem(os.fspath(model))
+        fs.copy_files(at, str(folder / DATA), source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
+    else:
+        model.save((folder / DATA).as_uri())
+    load(folder / DATA, device="cpu")  # which refuses what could not be scored later
+    described = mlflow.models.Model() if mlflow_model is None else mlflow_model
+    if signature is not None:
+        described.signature = signature
+    if metadata is not None:
+        described.metadata = metadata
+    mlflow.pyfunc.add_to_model(described, loader_module=__name__, data=DATA, python_env=ENVIRONMENT)
+    described.add_flavor(FLAVOR_NAME, sparkdl_version=sparkdl.__version__, data=DATA)
+    described.save(str(folder / "MLmodel"))
+    needed = [f"sparkdl-jax=={sparkdl.__version__}"] if pip_requirements is None else pip_requirements
+    (folder / REQUIREMENTS).write_text("".join(f"{requirement}\n" for requirement in needed), encoding="utf-8")
+    python = ".".join(map(str, sys.version_info[:3]))
+    environment = f"python: {python}\nbuild_dependencies:\n- pip\ndependencies:\n- -r {REQUIREMENTS}\n"
+    (folder / ENVIRONMENT).write_text(environment, encoding="utf-8")
+
+
+def log_model(model: Any, name: str = "model", registered_model_name: str | None = None, **options: Any) -> Any:
+    """Log a model to the active run, or to a new one.
+
+    Parameters
+    ----------
+    model : DeepModel, ..., PipelineModel or str
+        As of `save_model`.
+    name : str, default "model"
+        What MLflow calls it.
+    registered_model_name : str, optional
+        Under which it is registered, too.
+    **options
+        Of `save_model`.
+
+    Returns
+    -------
+    mlflow.models.model.ModelInfo
+        Whose `model_uri` `load_model` and `mlflow.pyfunc.load_model` take.
+
+    Raises
+    ------
+    ValueError
+        The model is none that `sparkdl.load` reads.
+    ImportError
+        MLflow is missing.
+    """
+    flavor = sys.modules[__name__]
+    return _mlflow().models.Model.log(
+        artifact_path=name, flavor=flavor, registered_model_name=registered_model_name, model=model, **options
+    )
+
+
+def load_model(model_uri: str, **options: Any) -> Predictor:
+    """The Predictor of a model that was logged or saved by this module.
+
+    Parameters
+    ----------
+    model_uri : str
+        Such as "runs:/.../model", "models:/name/1" or a local folder.
+    **options
+        Of `sparkdl.load`.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no model of this flavor.
+    ImportError
+        MLflow is missing.
+    """
+    folder = _mlflow().artifacts.download_artifacts(model_uri)
+    return load(os.path.join(folder, DATA), **options)
+
+
+class Scorer:
+    """What `mlflow.pyfunc.load_model` gives of our models, behind MLflow's own interface.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        self.predictor = predictor
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> pd.DataFrame:
+        """The model's columns for a frame of rows, by its index.
+
+        Parameters
+        ----------
+        model_input : pd.DataFrame
+            As of `Predictor.predict`.
+        params : dict, optional
+            There are none: MLflow gives None or {}.
+
+        Raises
+        ------
+        ValueError
+            There are params, or the rows cannot be scored.
+        """
+        if params:
+            raise ValueError(f"params must be empty, as the model has none, received {params!r}; leave them out.")
+        found = self.predictor.predict(model_input)
+        return found[list(self.predictor.columns)]
+
+
+def _load_pyfunc(path: str) -> Scorer:
+    """What MLflow calls to load a model of ours, by the name of this module."""
+    return Scorer(load(path))
+
+
+def _mlflow() -> Any:
+    """MLflow, with what of it is used; ImportError where it is missing."""
+    try:
+        import mlflow.artifacts
+        import mlflow.models
+        import mlflow.pyfunc
+    except ImportError:
+        raise ImportError("Models in MLflow need the package mlflow; pip install 'sparkdl-jax[mlflow]'.") from None
+    return mlflow

@@ -1,0 +1,211 @@
+"""Rows in every form that programs have them give the same predictions, by one Predictor and from many threads."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import sparkdl
+from sparkdl import Network, Predictor
+from sparkdl.layers import Dense, Embedding, Flatten, HashedEmbedding, Rescale
+from sparkdl.objective import Objective
+from sparkdl.scoring import forward
+from sparkdl.scoring.saved_model import SavedModel, read_model
+from sparkdl.specs import Named
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+SAVED = Path(__file__).parents[1] / "saved_by_0.1" / "model"  # Rescale, Dense(5), Tanh, Dense(2)
+FEATURES = np.random.default_rng(3).integers(0, 256, (11, 4)).astype(np.float64)
+COLUMNS, ADDED = ["rawPredictionCol", "probabilityCol", "predictionCol"], ["rawPrediction", "probability", "prediction"]
+
+
+def saved(**params: Any) -> SavedModel:
+    """The saved model with other Params."""
+    model = read_model(SAVED)
+    return replace(model, params=model.params | dict(zip(COLUMNS, ADDED, strict=True)) | params)
+
+
+def model_of(network: Any, **params: Any) -> SavedModel:
+    """A model without a loss, of random weights."""
+    chance = np.random.default_rng(5)
+    weights = jax.tree.map(lambda a: chance.normal(size=a.shape).astype(np.float32), network.abstract_weights())
+    own = saved().params | {"loss": None, "batchSize": 8} | params
+    return SavedModel("DeepModel_1", "DeepModel", own, network, Objective(Named({}), Named({})), weights, {})
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    return Predictor(saved())
+
+
+def softmax(scores: Any) -> Any:
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def test_they_are_those_of_numpy(predictor: Predictor) -> None:
+    weights = read_model(SAVED).weights
+    hidden = np.tanh(FEATURES / 255 @ weights["dense_1"]["kernel"].astype(float) + weights["dense_1"]["bias"])
+    scores = hidden @ weights["dense_3"]["kernel"].astype(float) + weights["dense_3"]["bias"]
+    found = predictor.predict({"features": FEATURES})
+    np.testing.assert_allclose(found["probability"], softmax(scores), rtol=1e-5)
+    np.testing.assert_array_equal(found["prediction"], scores.argmax(axis=1))
+    assert predictor.columns == tuple(ADDED)
+    assert predictor.inputs == ("features",)
+    assert predictor.schema.types == [pa.list_(pa.float32()), pa.list_(pa.float32()), pa.float64()]
+
+
+FORMS: dict[str, Any] = {
+    "float32": {"features": FEATURES.astype(np.float32)},
+    "integers": {"features": FEATURES.astype(np.int16)},
+    "halves": {"features": FEATURES.astype(np.float16)},
+    "not contiguous": {"features": np.asfortranarray(FEATURES)},
+    "lists": {"features": FEATURES.tolist()},
+    "objects": {"features": np.array([*map(tuple, FEATURES), None], object)[:-1]},
+    "frame": pd.DataFrame({"features": list(FEATURES), "id": range(11)}, index=range(5, 16)),
+    "table": pa.table({"features": FEATURES.tolist(), "id": range(11)}),
+    "chunks": pa.concat_tables([pa.table({"features": FEATURES[at : at + 5].tolist()}) for at in (0, 5, 10)]),
+    "batch": pa.RecordBatch.from_pydict({"features": FEATURES.tolist()}),
+    "large": pa.table({"features": pa.array(FEATURES.tolist(), pa.large_list(pa.float64()))}),
+    "fixed": pa.table({"features": pa.array(FEATURES.tolist(), pa.list_(pa.float32(), 4))}),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_rows_of_every_form_give_the_same_and_stay_as_they_are(name: str, predictor: Predictor) -> None:
+    rows, expected = FORMS[name], predictor.predict({"features": FEATURES})
+    found = predictor.predict(rows)
+    assert type(found) is type(rows)
+    for column in ADDED:
+        values = found[column].to_pylist() if isinstance(rows, (pa.Table, pa.RecordBatch)) else list(found[column])
+        np.testing.assert_array_equal(np.array(values), expected[column])
+    names = list(rows) if isinstance(rows, dict) else list(getattr(rows, "column_names", getattr(rows, "columns", [])))
+    assert found["features"] is rows["features"] if isinstance(rows, dict) else found[names[0]].equals(rows[names[0]])
+    if isinstance(rows, pd.DataFrame):
+        assert found.index.equals(rows.index)
+
+
+BROKEN = [[1.0, 2, 3, 4], None, [5, 6, float("nan"), 8], [1, 2], [9, 10, 11, 12]]
+
+
+def test_rows_that_cannot_be_used_go_where_handle_invalid_says(predictor: Predictor) -> None:
+    good = predictor.predict({"features": [BROKEN[0], BROKEN[4]]})
+    rows = {"features": BROKEN, "id": np.arange(5)}
+    with pytest.raises(ValueError, match="featuresCol 'features' .*; mend or drop such rows, or set handleInvalid"):
+        predictor.predict(rows)
+    skipped = Predictor(saved(handleInvalid="skip")).predict(rows)
+    assert skipped["id"].tolist() == [0, 4]
+    assert skipped["features"] == [BROKEN[0], BROKEN[4]]
+    np.testing.assert_array_equal(skipped["probability"], good["probability"])
+    keeping = Predictor(saved(handleInvalid="keep"))
+    kept = keeping.predict(rows)
+    np.testing.assert_array_equal(kept["probability"][[0, 4]], good["probability"])
+    assert np.isnan(kept["probability"][1:4]).all()
+    assert np.isnan(kept["prediction"][1:4]).all()
+    nulls = keeping.predict(pa.table({"features": BROKEN}))
+    assert nulls["rawPrediction"].is_null().to_pylist() == [False, True, True, True, False]
+
+
+def test_no_rows_give_none(predictor: Predictor) -> None:
+    table = pa.table({"features": pa.array([], pa.list_(pa.float64()))})
+    assert predictor.predict(table).schema.field("probability").type == pa.list_(pa.float32())
+    assert predictor.predict({"features": []})["prediction"].shape == (0,)
+    assert predictor.predict(table.to_pandas()).empty
+
+
+def test_steps_and_strings_come_as_arrays_of_their_own_length() -> None:
+    steps = Predictor(model_of(Network([Embedding(9, 3), Dense(2)], input_shape=(None,))))
+    found = steps.predict({"features": [[1, 2, 3], [], [4]]})["prediction"]
+    assert [row.shape for row in found] == [(3, 2), (0, 2), (1, 2)]
+    words = Predictor(model_of(Network([HashedEmbedding(900, 3), Dense(1)], input_shape=())))
+    strings = np.array(["a", "b", "a"])
+    alike = [words.predict({"features": form})["prediction"] for form in (strings, strings.tolist())]
+    alike.append(words.predict(pd.DataFrame({"features": pd.Categorical(strings)}))["prediction"].to_numpy())
+    for array in alike:
+        np.testing.assert_array_equal(array, alike[0])
+    assert alike[0][0] == alike[0][2] != alike[0][1]
+
+
+def test_pixels_come_as_arrays_and_as_bytes() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 2, 2, 3), np.uint8)
+    network = Network([Flatten(), Rescale(1 / 255), Dense(1)], input_shape=(2, 2, 3))
+    predictor = Predictor(model_of(network))
+    as_arrays = predictor.predict({"features": pixels})["prediction"]
+    as_bytes = predictor.predict({"features": [image.tobytes() for image in pixels]})["prediction"]
+    image = {"height": 2, "width": 2, "nChannels": 3, "mode": 16, "origin": ""}
+    structs = [image | {"data": row[..., ::-1].tobytes()} for row in pixels]  # BGR, as Spark has them
+    np.testing.assert_array_equal(as_bytes, as_arrays)
+    np.testing.assert_array_equal(predictor.predict({"features": structs})["prediction"], as_arrays)
+
+
+def test_threads_share_it() -> None:
+    predictor = Predictor(saved())
+    parts = [FEATURES[at : at + size] for at, size in [(0, 11), (1, 3), (4, 1), (2, 9)] * 8]
+    expected = [Predictor(saved()).predict({"features": part})["probability"] for part in parts[:4]] * 8
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda part: predictor.predict({"features": part})["probability"], parts))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_what_is_warm_compiles_no_more() -> None:
+    predictor = Predictor(model_of(Network([Dense(3)], input_shape=(4,))))
+    predictor.warm({"features": FEATURES[:1]})
+    (program,) = [run for key, run in forward._programs.items() if '"units": 3' in key[0]]
+    assert program._cache_size() == 1  # type: ignore[attr-defined]
+    predictor.predict({"features": FEATURES})
+    predictor.predict(pa.table({"features": FEATURES[:7].tolist()}))
+    assert program._cache_size() == 1  # type: ignore[attr-defined]
+
+
+REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
+    "no rows": ([1, 2], TypeError, "rows must be a dict of arrays or lists, a pandas DataFrame, .* a builtins.list"),
+    "no column": ({"x": [1]}, ValueError, "featuresCol names column 'features', which is not there; .* are x."),
+    "there": ({"features": [[1.0] * 4], "prediction": [0]}, ValueError, "Output column 'prediction' exists already"),
+    "mixed": ({"features": [[1.0], "a"]}, ValueError, "column 'features' must hold values of one type"),
+    "times": ({"features": [datetime(2020, 1, 1)]}, ValueError, "featuresCol 'features'"),
+    "wide": ({"features": [[1.0] * 5]}, ValueError, "featuresCol 'features' must hold 4 values a row"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_scored_is_said_in_a_sentence(name: str, predictor: Predictor) -> None:
+    rows, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        predictor.predict(rows)
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    predictor = Predictor(saved(featuresCols=["a", "b"]))
+    with pytest.raises(ValueError, match="as many values in every column, received 1 of 'a', 2 of 'b'"):
+        predictor.predict({"a": [[1.0, 2.0]], "b": [[1.0, 2.0]] * 2})
+
+
+def test_what_is_asked_for_at_load_takes_the_place_of_params(predictor: Predictor) -> None:
+    found = Predictor(saved(), device="cpu", batch_size=1).predict({"features": FEATURES})["prediction"]
+    np.testing.assert_array_equal(found, predictor.predict({"features": FEATURES})["prediction"])
+    with pytest.raises(ValueError, match="device must be auto, cpu or gpu, received 'tpu'"):
+        sparkdl.load(SAVED, device="tpu")
+    with pytest.raises(ValueError, match="batchSize must be at least 1, received 0"):
+        sparkdl.load(SAVED, batch_size=0)
+    if not any(device.platform == "gpu" for device in jax.devices()):
+        with pytest.raises(
+            ValueError, match="deviceType is 'gpu', but JAX finds no such device here; load with device='cpu'"
+        ):
+            Predictor(saved(deviceType="gpu"))
+
+
+def test_columns_that_are_asked_for_twice_are_refused() -> None:
+    twice = replace(saved(), activations={"tanh_2": "a", "dense_1": "a"})
+    for model in (replace(saved(), activations={"tanh_2": "prediction"}), saved(probabilityCol="prediction"), twice):
+        with pytest.raises(ValueError, match="Output column '(prediction|a)' is asked for twice"):
+            Predictor(model)
