@@ -1,0 +1,87 @@
+"""Operators that move, join and cut axes, which mostly changes no more than how an array is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sparkdl.arrays import Array
+from sparkdl.interchange.onnx_in.assembly import Assembly
+from sparkdl.interchange.onnx_in.folding import axes_of, shape_of, target
+from sparkdl.interchange.onnx_in.forms import batch_of, channels_last
+from sparkdl.interchange.onnx_in.onnx_file import Operator
+from sparkdl.interchange.onnx_in.refusal import Refused
+from sparkdl.interchange.onnx_in.views import NoView, Value, new_axis, parts_of, size_of
+from sparkdl.layers import DepthToSpace, Reshape
+
+
+def same(build: Assembly, operator: Operator, x: Value, *others: Any) -> Value:
+    """What gives x as it is."""
+    return x
+
+
+def transpose(build: Assembly, operator: Operator, x: Value) -> Value:
+    """Transpose."""
+    return x.transposed(operator.attributes.get("perm") or range(len(x.theirs))[::-1])
+
+
+def unsqueeze(build: Assembly, operator: Operator, x: Value, axes: Array | None = None) -> Value:
+    """Unsqueeze."""
+    return x.unsqueezed(axes_of(operator, axes) or ())
+
+
+def squeeze(build: Assembly, operator: Operator, x: Value, axes: Array | None = None) -> Value:
+    """Squeeze."""
+    return x.squeezed(axes_of(operator, axes))
+
+
+def shape(build: Assembly, operator: Operator, x: Value) -> Array:
+    """Shape, in which the batch has the size that stands for it."""
+    return shape_of(operator, x.sizes)
+
+
+def flatten(build: Assembly, operator: Operator, x: Value) -> Value:
+    """Flatten."""
+    axis = operator.attributes.get("axis", 1)
+    return x.reshaped((size_of(parts_of(x.theirs[:axis])), size_of(parts_of(x.theirs[axis:]))))
+
+
+def reshape(build: Assembly, operator: Operator, x: Value, wanted: Array) -> Value:
+    """Reshape: another view, or a layer where sizes do not divide one another."""
+    sizes = target(operator, x.sizes, wanted)
+    try:
+        return x.reshaped(sizes)
+    except NoView:
+        if x.theirs[0] != batch_of(x.theirs) or sizes[:1] != x.sizes[:1] or np.prod(sizes) != np.prod(x.sizes):
+            raise
+        form = (x.theirs[0], *map(new_axis, sizes[1:]))
+        return build.put(operator, Reshape(sizes[1:]), [(x, x.theirs)], form, form)
+
+
+def expand(build: Assembly, operator: Operator, x: Value, wanted: Array) -> Value:
+    """Expand, where it leaves the sizes as they are."""
+    sizes = np.broadcast_shapes(x.sizes, tuple(wanted.ravel().tolist()))
+    if len(sizes) < len(x.sizes) or sizes[len(sizes) - len(x.sizes) :] != x.sizes or np.prod(sizes) != np.prod(x.sizes):
+        raise Refused(f"its node {operator.name!r} (Expand) repeats numbers, where the sizes are {x.sizes} and {sizes}")
+    return x.unsqueezed(range(len(sizes) - len(x.sizes)))
+
+
+def depth_to_space(build: Assembly, operator: Operator, x: Value) -> Value:
+    """DepthToSpace, in either order of the channels."""
+    size, form = operator.attributes["blocksize"], channels_last(x.theirs)
+    batch, height, width, channels = form
+    left = size_of(channels) // size**2
+    if operator.attributes.get("mode", "DCR") == "DCR":
+        grown = (new_axis(size_of(height) * size), new_axis(size_of(width) * size), new_axis(left))
+        ours = (batch, *grown)
+        return build.put(operator, DepthToSpace(size), [(x, form)], ours, (batch, grown[2], grown[0], grown[1]))
+    cut = x.reshaped((x.sizes[0], left, size, size, *x.sizes[2:]))
+    return cut.transposed((0, 1, 4, 2, 5, 3)).reshaped((x.sizes[0], left, x.sizes[2] * size, x.sizes[3] * size))
+
+
+OPERATORS: Mapping[str, Any] = {
+    "Identity": same, "Cast": same, "Transpose": transpose, "Unsqueeze": unsqueeze, "Squeeze": squeeze,
+    "Shape": shape, "Flatten": flatten, "Reshape": reshape, "Expand": expand, "DepthToSpace": depth_to_space,
+}  # fmt: skip

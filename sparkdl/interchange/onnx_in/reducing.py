@@ -1,0 +1,51 @@
+"""Operators that make one number of many along some axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sparkdl.arrays import Array
+from sparkdl.interchange.onnx_in.assembly import Assembly
+from sparkdl.interchange.onnx_in.folding import axes_of
+from sparkdl.interchange.onnx_in.forms import without
+from sparkdl.interchange.onnx_in.onnx_file import Operator
+from sparkdl.interchange.onnx_in.refusal import Refused
+from sparkdl.interchange.onnx_in.views import Value, parts_of, size_of
+from sparkdl.layers import GlobalAvgPool, GlobalMaxPool, Scale, TimeMax, TimeMean
+from sparkdl.layers.base import Layer
+
+
+def reduce(build: Assembly, operator: Operator, x: Value, axes: Array | None = None) -> Value:
+    """ReduceMean, ReduceMax and ReduceSum: a pool over all positions, or over steps."""
+    told, rank = operator.attributes, len(x.theirs)
+    named = axes_of(operator, axes)
+    if not named and told.get("noop_with_empty_axes", 0):
+        return x
+    reduced = {x.axis(axis) for axis in (named or range(rank))}
+    parts = parts_of(tuple(x.theirs[axis] for axis in sorted(reduced)))
+    if any(part.batch for part in parts):
+        raise Refused(f"its node {operator.name!r} ({operator.kind}) makes one number of several rows")
+    keep = bool(told.get("keepdims", 1))
+    theirs = tuple(
+        () if axis in reduced else group for axis, group in enumerate(x.theirs) if keep or axis not in reduced
+    )
+    batch, *others = without(x.ours, parts)
+    left = [group for group in others if group]
+    greatest, total = operator.kind == "ReduceMax", operator.kind == "ReduceSum"
+    ours = (batch, *(left or [()]))
+    if len(x.ours) > 3 and set(parts) == set(parts_of(x.ours[1:-1])) and x.ours[-1]:
+        layer: Layer = GlobalMaxPool() if greatest else GlobalAvgPool()
+        made = build.put(operator, layer, [(x, x.ours)], ours, theirs)
+    else:
+        group = tuple(part for part in parts_of(x.ours) if part in parts)
+        layer = TimeMax() if greatest else TimeMean()
+        made = build.put(operator, layer, [(x, (batch, group, *ours[1:]))], ours, theirs)
+    if not total:
+        return made
+    if any(part.any_length for part in parts):
+        raise Refused(f"its node {operator.name!r} (ReduceSum) adds up rows of any length, of which a mean is known")
+    return build.each(operator, Scale(float(size_of(parts))), made)
+
+
+OPERATORS: Mapping[str, Any] = {"ReduceMean": reduce, "ReduceMax": reduce, "ReduceSum": reduce}
