@@ -13,7 +13,12 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 
 def written(
-    path: Path, inputs: str, body: str, constants: dict[str, Any] | None = None, outputs: str = "float[] y", opset: int = 17
+    path: Path,
+    inputs: str,
+    body: str,
+    constants: dict[str, Any] | None = None,
+    outputs: str = "float[] y",
+    opset: int = 17,
 ) -> Path:
     """A file of a graph; its constants are arrays, or shapes of such that are drawn."""
     draw = np.random.default_rng(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from sparkdl.interchange.onnx_in.forms import with_last
 from sparkdl.interchange.onnx_in.joining import alike
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
-from sparkdl.interchange.onnx_in.views import Form, Group, NoView, Value, parts_of, size_of
+from sparkdl.interchange.onnx_in.repeating import repeated
+from sparkdl.interchange.onnx_in.views import Group, NoView, Value, parts_of, size_of
 from sparkdl.layers import (
     Add,
     Average,
@@ -26,7 +26,6 @@ from sparkdl.layers import (
     Maximum,
     Multiply,
     PRelu,
-    RepeatVector,
     Scale,
     Shift,
     Subtract,
@@ -117,18 +116,6 @@ def merged(build: Assembly, operator: Operator, layer: Layer, values: list[Value
     return build.put(
         operator, layer, [(repeated(build, operator, value, form), form) for value in values], form, theirs
     )
-
-
-def repeated(build: Assembly, operator: Operator, value: Value, form: Form) -> Value:
-    """The array with all parts of a form, again and again along those that it lacks."""
-    lacks = tuple(part for part in parts_of(form) if part not in parts_of(value.ours))
-    if not lacks:
-        return value
-    if any(part.batch or part.any_length for part in lacks):
-        raise Refused(f"its node {operator.name!r} ({operator.kind}) repeats rows, or steps of rows of any length")
-    own = replace(operator, name=f"{operator.name}_repeated")
-    ours = (value.ours[0], lacks, *value.ours[1:])
-    return build.put(own, RepeatVector(size_of(lacks)), [(value, value.ours)], ours, ours)
 
 
 def subtract(build: Assembly, operator: Operator, one: Value | Array, other: Value | Array) -> Value:

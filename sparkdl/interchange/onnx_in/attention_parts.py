@@ -84,9 +84,22 @@ def hidden(build: Assembly, operator: Operator, x: Value, gone: Array, rest: boo
     return build.leave(operator, SCORES, scores.values, x.theirs, asked=asked)
 
 
+def where(build: Assembly, operator: Operator, condition: Array, one: Value | Array, other: Value | Array) -> Value:
+    """Where, by a constant, of scores."""
+    known = isinstance(condition, np.ndarray) and isinstance(one, Value) != isinstance(other, Value)
+    scores, number = (one, other) if isinstance(one, Value) else (other, one)
+    if not known or not build.unfinished(scores, SCORES) or np.any(number > NOTHING):  # type: ignore[arg-type, operator]
+        raise Refused(f"its node {operator.name!r} (Where) chooses between numbers, other than attention does")
+    assert isinstance(scores, Value)
+    return hidden(build, operator, scores, ~condition if scores is one else condition)
+
+
 def softmax_of_scores(build: Assembly, operator: Operator, x: Value, group: Group) -> Value | None:
     """What each step takes of others; None if x is no scores."""
     scores = build.unfinished(x, SCORES)
     if scores is None or group is not x.theirs[-1]:
         return None
     return build.leave(operator, SHARES, scores.values, x.theirs, asked=scores.told["asked"])
+
+
+OPERATORS = {"Where": where}

@@ -14,7 +14,7 @@ from sparkdl.interchange.onnx_in.forms import without
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.views import Value, new_axis, size_of
-from sparkdl.layers import Crop, Embedding, FirstStep, LastStep, Subset, Unstack
+from sparkdl.layers import Crop, Embedding, FirstStep, LastStep, OneHot, Subset, Unstack
 from sparkdl.layers.base import Layer
 
 
@@ -32,6 +32,15 @@ def gather(build: Assembly, operator: Operator, x: Value | Array, at: Array | Va
     place, size = int(at.item()), size_of(x.theirs[axis])
     chosen = one_of(build, operator, x, axis, place + size if place < 0 else place)
     return chosen if at.ndim == 0 else chosen.unsqueezed([axis])
+
+
+def one_hot(build: Assembly, operator: Operator, x: Value, every: Array) -> Value:
+    """1 at a category, of as many as there are numbers to compare with."""
+    if not isinstance(every, np.ndarray) or not np.array_equal(every.ravel(), np.arange(every.size)):
+        raise Refused(f"its node {operator.name!r} (Equal) compares with other numbers than those of all categories")
+    last, count = new_axis(every.size), int(operator.attributes.get("rows", every.size))
+    layer = OneHot(count, unknown=count < every.size)
+    return build.put(operator, layer, [(x, x.ours)], (*x.ours, last), (*x.theirs, last))
 
 
 def slice_(build: Assembly, operator: Operator, x: Value, *ends: Array | None) -> Value:
@@ -90,4 +99,4 @@ def some_of(build: Assembly, operator: Operator, x: Value, axis: int, start: int
     return build.put(operator, Subset(start, stop), [(x, (*others, group))], (*others, new), theirs)
 
 
-OPERATORS: Mapping[str, Any] = {"Gather": gather, "Slice": slice_, "Split": split}
+OPERATORS: Mapping[str, Any] = {"Gather": gather, "Slice": slice_, "Split": split, "OneHotRows": one_hot}

@@ -158,6 +158,10 @@ def shape_of(operator: Operator, shape: tuple[int, ...]) -> Array:
     return np.asarray(shape[operator.attributes.get("start", 0) : operator.attributes.get("end")], np.int64)
 
 
+def _first_rows(operator: Operator, table: Array) -> Array:
+    return table[: int(operator.attributes["count"])]
+
+
 def _transposed(operator: Operator, array: Array) -> Array:
     return array.transpose(operator.attributes.get("perm"))
 
@@ -197,6 +201,6 @@ FOLDS: Mapping[str, Fold] = {
     "Concat": _concatenated, "Slice": _sliced, "Unsqueeze": _unsqueezed, "Squeeze": _squeezed,
     "Reshape": _reshaped, "Shape": lambda operator, array: shape_of(operator, array.shape),
     "Size": lambda operator, array: np.asarray(array.size, np.int64), "Transpose": _transposed, "Tile": _tiled,
-    "Trilu": _triangle, "ReduceProd": _reduced(np.prod), "ReduceSum": _reduced(np.sum),
+    "Trilu": _triangle, "FirstRows": _first_rows, "ReduceProd": _reduced(np.prod), "ReduceSum": _reduced(np.sum),
     "ReduceMax": _reduced(np.max), "ReduceMin": _reduced(np.min),
 }  # fmt: skip

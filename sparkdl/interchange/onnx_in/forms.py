@@ -34,9 +34,11 @@ def channels_last(form: Form) -> Form:
     return (batch, *others[1:], *others[:1])
 
 
-def of_output(value: Value) -> Form:
+def of_output(value: Value, as_theirs: bool) -> Form:
     """How an output is given: as ours has it if that is in the order of theirs, or of theirs with the channels last."""
     first = rows_first(value.theirs)
+    if as_theirs:
+        return first
     if value.ours in (first, channels_last(value.theirs)):
         return value.ours
     return channels_last(value.theirs) if len(first) > 3 else first

@@ -39,14 +39,21 @@ def concatenate(build: Assembly, operator: Operator, *given: Value | Array) -> V
     new = new_axis(sum(size_of(value.theirs[axis]) for value in values))
     theirs = (*first.theirs[:axis], new, *first.theirs[axis + 1 :])
     others = without(first.ours, own)
-    if own and len(first.ours) == 3 and own == first.ours[1]:
-        forms = [(value.ours[0], value.theirs[axis], *others[1:]) for value in values]
+    if _are_steps(first, axis):
+        forms = [(value.ours[0], *filter(None, value.theirs[axis : axis + 1]), *others[1:]) for value in values]
         ours: Form = (others[0], new, *others[1:])
         return build.put(operator, ConcatenateSteps(), list(zip(values, forms, strict=True)), ours, theirs)
     if not own and len(first.ours) > 1 and not first.ours[-1]:
         others = first.ours[:-1]
     forms = [(*others, value.theirs[axis]) for value in values]
     return build.put(operator, Concatenate(), list(zip(values, forms, strict=True)), (*others, new), theirs)
+
+
+def _are_steps(x: Value, axis: int) -> bool:
+    """Whether the axis is of steps, or is of one, of which x is the vector."""
+    own = x.theirs[axis]
+    vector = not own and axis == 1 and len(x.theirs) == 3 and len(x.ours) == 2
+    return vector or (len(x.ours) == 3 and bool(own) and own == x.ours[1])
 
 
 def _with_token(build: Assembly, operator: Operator, axis: int, *given: Value | Array) -> Value:

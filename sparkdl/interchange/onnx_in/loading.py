@@ -14,6 +14,7 @@ from sparkdl.interchange.imported import Imported
 from sparkdl.interchange.onnx_in import (
     activating,
     arithmetic,
+    attention_parts,
     choosing,
     joining,
     moves,
@@ -24,13 +25,14 @@ from sparkdl.interchange.onnx_in import (
     windowed,
 )
 from sparkdl.interchange.onnx_in.assembly import Assembly
-from sparkdl.interchange.onnx_in.folding import FOLDS
+from sparkdl.interchange.onnx_in.folding import BATCH, FOLDS
 from sparkdl.interchange.onnx_in.lowering import clean, finished
 from sparkdl.interchange.onnx_in.onnx_file import OnnxFile, Operator, read_onnx
 from sparkdl.interchange.onnx_in.patterns import simplified
 from sparkdl.interchange.onnx_in.refusal import Refused
-from sparkdl.interchange.onnx_in.rows import input_value, of_lengths
-from sparkdl.interchange.onnx_in.views import NoView, Value
+from sparkdl.interchange.onnx_in.row_lengths import lengths_value, of_lengths
+from sparkdl.interchange.onnx_in.rows import input_value, inputs_of_lengths
+from sparkdl.interchange.onnx_in.views import NoView, Part, Value
 
 OPERATORS: Mapping[str, Any] = {
     **moves.OPERATORS,
@@ -38,6 +40,7 @@ OPERATORS: Mapping[str, Any] = {
     **joining.OPERATORS,
     **activating.OPERATORS,
     **arithmetic.OPERATORS,
+    **attention_parts.OPERATORS,
     **products.OPERATORS,
     **windowed.OPERATORS,
     **normalizing.OPERATORS,
@@ -109,12 +112,15 @@ class _Reading:
         self.operators = simplified(file)
         self.values: dict[str, Any] = {"": None, **file.constants}
         self.build = Assembly(Counter(name for operator in self.operators for name in operator.inputs))
-        lengths = of_lengths(self.operators, file.inputs)
-        read = [given for given in file.inputs if given.name not in lengths and self.build.readers[given.name]]
-        for given in read:
-            name = clean(given.name) or "input"
-            value = input_value(name, given, self.operators, bool(lengths))
-            self.values[given.name], self.build.inputs[name] = value, value.ours
+        lengths = inputs_of_lengths(self.operators, file.inputs, file.ours)
+        for given in file.inputs:
+            if given.name in lengths:
+                batch = (Part(BATCH, batch=True),)
+                self.values[given.name] = lengths_value(self.build, given.name, batch)
+            elif self.build.readers[given.name]:
+                name = clean(given.name) or "input"
+                value = input_value(name, given, self.operators, bool(lengths), file.ours)
+                self.values[given.name], self.build.inputs[name] = value, value.ours
 
     def imported(self) -> Imported:
         """The network of all of them."""
@@ -130,7 +136,7 @@ class _Reading:
         if not self.build.nodes:
             raise Refused("it computes nothing")
         try:
-            return finished(self.build, outputs)
+            return finished(self.build, outputs, self.file.ours)
         except ValueError as error:
             raise Refused(f"its layers do not fit one another, as {str(error).rstrip('.')}") from None
 
@@ -142,6 +148,8 @@ class _Reading:
         try:
             if operator.kind == "Constant" or (kinds and Value not in kinds and operator.kind in FOLDS):
                 return self._folded(operator, given)
+            if (made := of_lengths(self.build, operator, given)) is not None:
+                return made
             if operator.kind not in OPERATORS:
                 raise Refused(f"{where} is of no operator that layers are known for; known are {', '.join(OPERATORS)}")
             return OPERATORS[operator.kind](self.build, operator, *given)

@@ -21,8 +21,16 @@ from sparkdl.layers.base import Layer, Weights
 from sparkdl.network import Network
 
 
-def finished(assembly: Assembly, outputs: Mapping[str, Value]) -> Imported:
+def finished(assembly: Assembly, outputs: Mapping[str, Value], as_theirs: bool = False) -> Imported:
     """The network, of the nodes that its outputs need: a Network if they are a chain, else a Graph.
+
+    Parameters
+    ----------
+    assembly : Assembly
+    outputs : dict of Value
+        By name.
+    as_theirs : bool
+        Whether outputs that are images have their channels where the file has them.
 
     Raises
     ------
@@ -42,7 +50,7 @@ def finished(assembly: Assembly, outputs: Mapping[str, Value]) -> Imported:
             )
         ahead += [value.node for value, _ in node.sources]
     lowering = _Lowering(assembly, {name: node for name, node in assembly.nodes.items() if name in needed})
-    return lowering.network(outputs)
+    return lowering.network({name: (value, of_output(value, as_theirs)) for name, value in outputs.items()})
 
 
 class _Lowering:
@@ -85,6 +93,9 @@ class _Lowering:
                 "of any length, are numbered; export it with sizes that are given, and the rows first"
             )
         name = self.named[value.node]
+        if set(value.ours) == set(form) and all(form):
+            order = [value.ours.index(group) - 1 for group in form[1:]]
+            return self.add("permute", Permute(tuple(order)), [name], row_shape(form))
         if before != after:
             runs = _runs(before[1:], after[1:])
             name = self._reshaped(name, tuple(map(size_of, runs)))
@@ -107,10 +118,10 @@ class _Lowering:
             name = f"{wanted}_{count}"
         return name
 
-    def network(self, outputs: Mapping[str, Value]) -> Imported:
+    def network(self, outputs: Mapping[str, tuple[Value, Form]]) -> Imported:
         ends: dict[str, str] = {}
-        for name, value in outputs.items():
-            node = self.source(value, of_output(value))
+        for name, (value, form) in outputs.items():
+            node = self.source(value, form)
             if node not in self.nodes or node in ends.values():  # an output is a node, and one alone
                 node = self.add("same", Rescale(1.0), [node], self.shapes[node])
             ends[name] = node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from sparkdl.interchange.onnx_in.assembly import Assembly
 from sparkdl.interchange.onnx_in.folding import axes_of, shape_of, target
 from sparkdl.interchange.onnx_in.forms import batch_of, channels_last
 from sparkdl.interchange.onnx_in.onnx_file import Operator
-from sparkdl.interchange.onnx_in.refusal import Refused
+from sparkdl.interchange.onnx_in.repeating import repeated
 from sparkdl.interchange.onnx_in.views import NoView, Value, new_axis, parts_of, size_of
-from sparkdl.layers import DepthToSpace, Reshape
+from sparkdl.layers import DepthToSpace, Reshape, SpaceToDepth
 
 
 def same(build: Assembly, operator: Operator, x: Value, *others: Any) -> Value:
@@ -61,11 +62,12 @@ def reshape(build: Assembly, operator: Operator, x: Value, wanted: Array) -> Val
 
 
 def expand(build: Assembly, operator: Operator, x: Value, wanted: Array) -> Value:
-    """Expand, where it leaves the sizes as they are."""
+    """Expand: numbers again and again, along axes of size 1."""
     sizes = np.broadcast_shapes(x.sizes, tuple(wanted.ravel().tolist()))
-    if len(sizes) < len(x.sizes) or sizes[len(sizes) - len(x.sizes) :] != x.sizes or np.prod(sizes) != np.prod(x.sizes):
-        raise Refused(f"its node {operator.name!r} (Expand) repeats numbers, where the sizes are {x.sizes} and {sizes}")
-    return x.unsqueezed(range(len(sizes) - len(x.sizes)))
+    x = x.unsqueezed(range(len(sizes) - len(x.theirs)))
+    new = [new_axis(size) if size != own else () for size, own in zip(sizes, x.sizes, strict=True)]
+    made = repeated(build, operator, x, (*x.ours, *new))
+    return replace(made, theirs=tuple(own or more for own, more in zip(x.theirs, new, strict=True)))
 
 
 def depth_to_space(build: Assembly, operator: Operator, x: Value) -> Value:
@@ -81,7 +83,17 @@ def depth_to_space(build: Assembly, operator: Operator, x: Value) -> Value:
     return cut.transposed((0, 1, 4, 2, 5, 3)).reshaped((x.sizes[0], left, x.sizes[2] * size, x.sizes[3] * size))
 
 
+def space_to_depth(build: Assembly, operator: Operator, x: Value) -> Value:
+    """SpaceToDepth."""
+    size, form = operator.attributes["blocksize"], channels_last(x.theirs)
+    batch, *spatial, channels = form
+    smaller, deep = [new_axis(size_of(own) // size) for own in spatial], new_axis(size_of(channels) * size**2)
+    ours, theirs = (batch, *smaller, deep), (batch, deep, *smaller)
+    return build.put(operator, SpaceToDepth(size), [(x, form)], ours, theirs)
+
+
 OPERATORS: Mapping[str, Any] = {
     "Identity": same, "Cast": same, "Transpose": transpose, "Unsqueeze": unsqueeze, "Squeeze": squeeze,
     "Shape": shape, "Flatten": flatten, "Reshape": reshape, "Expand": expand, "DepthToSpace": depth_to_space,
+    "SpaceToDepth": space_to_depth,
 }  # fmt: skip

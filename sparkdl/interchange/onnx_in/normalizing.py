@@ -14,7 +14,7 @@ from sparkdl.interchange.onnx_in.forms import channels_last, rows_first, with_la
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.views import Form, Value, parts_of, size_of
-from sparkdl.layers import BatchNorm, GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
+from sparkdl.layers import BatchNorm, GroupNorm, L2Normalize, LayerNorm, LocalResponseNorm, RMSNorm
 from sparkdl.layers.base import Weights
 
 
@@ -92,6 +92,12 @@ def local_response(build: Assembly, operator: Operator, x: Value) -> Value:
     return build.put(operator, layer, [(x, own)], own, x.theirs)
 
 
+def unit_length(build: Assembly, operator: Operator, x: Value) -> Value:
+    """Vectors of length 1, along one axis."""
+    form = with_last(x.ours, x.theirs[x.axis(operator.attributes["axis"])])
+    return build.put(operator, L2Normalize(), [(x, form)], form, x.theirs)
+
+
 OPERATORS: Mapping[str, Any] = {
     "BatchNormalization": batch_norm,
     "LayerNormalization": layer_norm,
@@ -99,4 +105,5 @@ OPERATORS: Mapping[str, Any] = {
     "InstanceNormalization": instance_norm,
     "GroupNormalization": group_norm,
     "LRN": local_response,
+    "L2Normalize": unit_length,
 }

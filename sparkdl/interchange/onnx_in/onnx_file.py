@@ -14,6 +14,7 @@ from sparkdl.interchange.onnx_in.refusal import Refused
 
 MOST_BYTES = 1 << 31  # of a protobuf; more lies beside it
 MOST_NODES = 100_000
+OURS = "sparkdl"  # as the producer of a file
 OLDEST = 9  # version of the operators
 STANDARD = ("", "ai.onnx")  # domains of the operators that all know
 
@@ -61,15 +62,15 @@ class OnnxFile:
     inputs : tuple of Input
         Those that are no constants.
     outputs : tuple of str
-    opset : int
-        The version of the operators.
+    ours : bool
+        Whether sparkdl wrote it, whose images have their channels last in files, too.
     """
 
     operators: tuple[Operator, ...]
     constants: dict[str, Array]
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]
-    opset: int
+    ours: bool
 
 
 def read_onnx(path: str) -> OnnxFile:
@@ -107,7 +108,7 @@ def read_onnx(path: str) -> OnnxFile:
         constants,
         tuple(_input(given) for given in graph.input if given.name not in constants),
         tuple(output.name for output in graph.output),
-        versions[0],
+        model.producer_name == OURS,
     )
 
 

@@ -20,11 +20,12 @@ Pattern = tuple[Any, ...] | list[Any] | float | str
 
 
 class Rule(NamedTuple):
-    """What a pattern is replaced by: an operator that reads its array "x", with these attributes and those found."""
+    """What a pattern is replaced by: an operator that reads some of its arrays, and has its attributes and found ones."""
 
     kind: str
     pattern: Pattern
     attributes: Mapping[str, Any] = {}
+    reads: tuple[str, ...] = ("x",)
 
 
 def _times(*factors: Pattern) -> list[Pattern]:
@@ -48,6 +49,10 @@ _LENGTH = ("Sqrt", ("Add", ("ReduceMean", _SQUARE), "#epsilon"))
 _BOUNDED = [("Clip", ("Add", "x", 3.0), 0.0, 6.0), ("Relu6", ("Add", "x", 3.0))]
 
 
+_SQUARES = ("ReduceSum", ("Mul", "x", "x"))
+_CATEGORY = ("Where", ("Less", "x", 0.0), "#rows", "x")
+
+
 def _divided(x: Pattern, by: Pattern) -> list[Pattern]:
     return [("Div", x, by), ("Mul", x, ("Reciprocal", by)), ("Mul", x, ("Div", 1.0, by))]
 
@@ -60,7 +65,15 @@ RULES = (
     Rule("HardSigmoid", _by(_BOUNDED, 1 / 6), {"alpha": 1 / 6, "beta": 0.5}),
     Rule("LayerNormalization", _divided(_CENTRED, _SPREAD)),
     Rule("RMSNormalization", _divided("x", _LENGTH)),
+    Rule("L2Normalize", ("Div", "x", ("Sqrt", ("Where", ("Equal", _SQUARES, 0.0), 1.0, _SQUARES)))),
+    Rule("Dot", ("ReduceSum", ("Mul", "x", "z")), reads=("x", "z")),
+    # Categories, of which those that are none are to find nothing; and steps, of which later ones are to find that.
+    Rule("Gather", ("Gather", "table", _CATEGORY), reads=("table", "x")),
+    Rule("OneHotRows", ("Cast", ("Equal", ("Unsqueeze", [_CATEGORY, "x"]), "every")), reads=("x", "every")),
+    Rule("FirstRows", ("Gather", "table", ("Min", ("Range", 0.0, "n", 1.0), "#count")), reads=("table",)),
+    Rule("Earlier", ("Not", ("Less", ("Unsqueeze", "x"), ("Unsqueeze", "x")))),
 )
+SUMMED = ("ReduceMean", "ReduceSum")  # along one axis, which is the attribute "axis" of what is found
 
 
 def simplified(file: OnnxFile) -> list[Operator]:
@@ -84,7 +97,9 @@ class _Finder:
         for rule in RULES:
             for found in self._matches(rule.pattern, operator.outputs[0], {}):
                 attributes = {**rule.attributes, **{name[1:]: found[name] for name in found if name[0] == "#"}}
-                return Operator(rule.kind, operator.name, (found["x"],), operator.outputs, attributes)
+                attributes = {**operator.attributes, **attributes}
+                reads = tuple(found[name] for name in rule.reads)
+                return Operator(rule.kind, operator.name, reads, operator.outputs, attributes)
         return operator
 
     def _matches(self, pattern: Pattern, name: str, found: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -93,14 +108,14 @@ class _Finder:
             for one in pattern:
                 yield from self._matches(one, name, found)
         elif isinstance(pattern, float):
-            if math.isclose(self._number(name) or 0.0, pattern, rel_tol=CLOSE):
+            if math.isclose(self._number(name), pattern, rel_tol=CLOSE):
                 yield found
         elif isinstance(pattern, str):
             known = self._number(name) if pattern[0] == "#" else name
-            if known is not None and found.get(pattern, known) == known:
+            if known == known and found.get(pattern, known) == known:
                 yield found | {pattern: known}
         elif (maker := self.makers.get(name)) and maker.kind == pattern[0] and len(maker.inputs) >= len(pattern) - 1:
-            if maker.kind == "ReduceMean":  # along one axis, which is the operator's
+            if maker.kind in SUMMED:  # along one axis, which is the operator's
                 axis = self._axis(maker)
                 if axis is None or found.get("#axis", axis) != axis:
                     return
@@ -120,9 +135,10 @@ class _Finder:
         for first in self._matches(patterns[0], names[0], found):
             yield from self._all(patterns[1:], names[1:], first)
 
-    def _number(self, name: str) -> float | None:
+    def _number(self, name: str) -> float:
+        """That of a constant, NaN of anything else."""
         array = self.constants.get(name)
-        return float(array.item()) if array is not None and array.size == 1 else None
+        return float(array.item()) if array is not None and array.size == 1 else math.nan
 
     def _axis(self, operator: Operator) -> int | None:
         """That of a reduction along one axis."""

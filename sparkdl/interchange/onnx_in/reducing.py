@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from sparkdl.arrays import Array
+from sparkdl.interchange.onnx_in.arithmetic import several
 from sparkdl.interchange.onnx_in.assembly import Assembly
 from sparkdl.interchange.onnx_in.folding import axes_of
 from sparkdl.interchange.onnx_in.forms import without
+from sparkdl.interchange.onnx_in.joining import alike
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.views import Value, parts_of, size_of
-from sparkdl.layers import GlobalAvgPool, GlobalMaxPool, Scale, TimeMax, TimeMean
+from sparkdl.layers import Dot, GlobalAvgPool, GlobalMaxPool, Multiply, Scale, TimeMax, TimeMean
 from sparkdl.layers.base import Layer
 
 
@@ -48,4 +52,16 @@ def reduce(build: Assembly, operator: Operator, x: Value, axes: Array | None = N
     return build.each(operator, Scale(float(size_of(parts))), made)
 
 
-OPERATORS: Mapping[str, Any] = {"ReduceMean": reduce, "ReduceMax": reduce, "ReduceSum": reduce}
+def dot(build: Assembly, operator: Operator, one: Value | Array, other: Value | Array) -> Value:
+    """The sum of products along an axis: of vectors a Dot."""
+    if isinstance(one, Value) and isinstance(other, Value) and one.node != other.node:
+        one, other = alike([one, other])
+        if len(one.theirs) == 2 and one.axis(operator.attributes["axis"]) == 1 and all(one.theirs):
+            theirs = (one.theirs[0], ()) if operator.attributes.get("keepdims", 1) else one.theirs[:1]
+            form = one.theirs
+            return build.put(operator, Dot(), [(one, form), (other, form)], (form[0], ()), theirs)
+    product = several(Multiply(), "Mul")(build, operator, one, other)
+    return reduce(build, operator, product, np.array([operator.attributes["axis"]]))
+
+
+OPERATORS: Mapping[str, Any] = {"ReduceMean": reduce, "ReduceMax": reduce, "ReduceSum": reduce, "Dot": dot}

@@ -17,11 +17,11 @@ CHANNELS_FIRST = (
 BY_NUMBER = ("Relu", "Identity", "Cast", "Mul", "Add", "Sub", "Div", "Pad")  # what may come before
 
 
-def of_lengths(operators: Sequence[Operator], inputs: Sequence[Input]) -> set[str]:
-    """The inputs that are nothing but how many steps rows have, told to recurrent operators."""
+def inputs_of_lengths(operators: Sequence[Operator], inputs: Sequence[Input], ours: bool) -> set[str]:
+    """The inputs that are nothing but how many steps rows have: as recurrent operators ask, or as we write them."""
     names = {given.name for given in inputs}
     told = {_source(operators, operator.inputs[4]) for operator in operators if _has_lengths(operator)}
-    return told & names
+    return names & (told | {f"{name}_lengths" for name in names if ours})
 
 
 def _has_lengths(operator: Operator) -> bool:
@@ -36,7 +36,7 @@ def _source(operators: Sequence[Operator], name: str) -> str:
     return name
 
 
-def input_value(name: str, given: Input, operators: Sequence[Operator], any_length: bool) -> Value:
+def input_value(name: str, given: Input, operators: Sequence[Operator], any_length: bool, ours: bool) -> Value:
     """An input as the first operators read it: rows first in ours, and the channels of images last.
 
     Parameters
@@ -47,6 +47,8 @@ def input_value(name: str, given: Input, operators: Sequence[Operator], any_leng
     operators : sequence of Operator
     any_length : bool
         Whether the file tells lengths of its rows besides.
+    ours : bool
+        Whether the file has them in our order, too.
 
     Raises
     ------
@@ -54,13 +56,13 @@ def input_value(name: str, given: Input, operators: Sequence[Operator], any_leng
         A size other than those of rows and steps is left open.
     """
     rank = len(given.sizes)
-    batch, channels = _roles(given, operators)
+    batch, channels = (0, None) if ours else _roles(given, operators)
     order = [axis for axis in range(rank) if axis not in (batch, channels)]
     order += [] if channels is None else [channels]
     groups: dict[int, Group] = {batch: (Part(_size(given.sizes[batch], BATCH), batch=True),)}
     for place, axis in enumerate(order):
         size = given.sizes[axis]
-        steps = place == 0 and (not isinstance(size, int) or any_length) and (rank > 2 or given.integers)
+        steps = place == 0 and (not isinstance(size, int) or (any_length and not ours and rank < 4))
         if not isinstance(size, int) and not steps:
             raise Refused(
                 f"its input {given.name!r} has the sizes {given.sizes}, of which rows, and steps of rows, may be of "
@@ -89,7 +91,10 @@ def _roles(given: Input, operators: Sequence[Operator]) -> tuple[int, int | None
 
 
 def _moved_at_once(given: Input, operators: Sequence[Operator]) -> bool:
-    return any(operator.kind == "Transpose" and operator.inputs[0] == given.name for operator in operators)
+    """Whether the first that is done with an image is to put its channels first."""
+    order = [0, len(given.sizes) - 1, *range(1, len(given.sizes) - 1)]
+    readers = [operator for operator in operators if given.name in operator.inputs]
+    return any(operator.kind == "Transpose" and operator.attributes.get("perm") == order for operator in readers)
 
 
 def _readers(

@@ -161,7 +161,7 @@ def resize(build: Assembly, operator: Operator, x: Value, *given: Array | None) 
     arrays = [array for array in given if array is not None and array.size == rank]
     scales: list[float] = (told.get("scales") or []) if not arrays else arrays[-1].ravel().tolist()
     if scales and arrays and arrays[-1].dtype.kind == "i":
-        scales = [size / own for size, own in zip(scales, x.sizes, strict=True)]
+        scales = [1.0, *(size / own for size, own in zip(scales[1:], x.sizes[1:], strict=True))]
     mode, how = told.get("mode", "nearest"), told.get("coordinate_transformation_mode", "half_pixel")
     whole = bool(scales) and all(scale >= 1 and math.isclose(scale, round(scale)) for scale in scales)
     nearest = mode == "nearest" and (operator.kind == "Upsample" or _repeats(how, told))
