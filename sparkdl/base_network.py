@@ -24,6 +24,7 @@ from sparkdl.weights import count_weights, named_arrays
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from onnx import ModelProto
 
 WIDEST = 72  # characters of a layer, and of what it reads, in a summary
 
@@ -197,6 +198,49 @@ class BaseNetwork(Generating):
         if path is not None:
             drawing.savefig(path, dpi=120)
         return drawing
+
+    def to_onnx(self, weights: Weights, opset: int = 17) -> ModelProto:
+        """The network and its weights as a model of ONNX, for inference; needs onnx, as of sparkdl-jax[onnx].
+
+        Inputs and outputs bear the network's names and have its shapes, with any number of rows ("batch"): numbers are
+        float32, integers int64, images (batch, height, width, channels). An input of rows of any length is
+        (batch, "time", ...), and has another one beside it, NAME_lengths, int64 (batch,); its padding may hold
+        anything. What is random in training is left out. Columns of strings become integers before they get here, as
+        workers look them up or hash them: the model takes these integers.
+
+        Parameters
+        ----------
+        weights : dict of dict of arrays
+            By layer and name, as of `init` or of a trained model.
+        opset : int, default 17
+            Version of the operators, 13 to 21: onnxruntime 1.8 reads 14, 1.12 reads 17, 1.17 reads 20.
+
+        Returns
+        -------
+        onnx.ModelProto
+            `interchange.save_onnx` writes one to a file.
+
+        Raises
+        ------
+        ImportError
+            The package onnx is missing.
+        ValueError
+            The weights are not those of the network, `opset` is out of range, or a layer cannot be written, as one
+            whose class is a user's own; the message names it.
+
+        Examples
+        --------
+        >>> from sparkdl import Network
+        >>> from sparkdl.layers import Dense, Lstm
+        >>> network = Network([Lstm(8), Dense(3)], input_shape=(None, 4))
+        >>> model = network.to_onnx(network.init(0))
+        >>> [part.name for part in model.graph.input], [part.name for part in model.graph.output]
+        (['features', 'features_lengths'], ['label'])
+        """
+        from sparkdl.interchange.onnx_out.onnx_model import onnx_model  # not above: few ask for it
+
+        self.check_weights(weights)
+        return onnx_model(self, self.input_shapes, self.output_names, weights, opset)
 
     def _needed(self, names: list[str]) -> set[str]:
         """These layers, and all that they depend on, be it for its weights alone.

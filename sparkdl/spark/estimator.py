@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sparkdl.arrays import Array
 from sparkdl.evaluation import EvaluationOptions
 from sparkdl.generation import Drawing
+from sparkdl.interchange import save_onnx
 from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import is_ragged, step_shape
 from sparkdl.losses import Loss
@@ -182,6 +183,32 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
             features column is missing or of another type, or `outputCol` exists already.
         """
         return continued(self, dataset, outputCol, Drawing(steps, temperature, topK, seed, stop))
+
+    def save_onnx(self, path: str, opset: int = 17) -> None:
+        """Write the network and its weights to a file of ONNX on this machine; needs onnx, as of sparkdl-jax[onnx].
+
+        The file has no Params: its outputs are the network's, as raw scores where the loss has the softmax, and its
+        inputs what the workers make of the columns, such as the numbers of strings.
+
+        Parameters
+        ----------
+        path : str
+            The arrays of more than 2 GB go beside it, to `path` and ".data".
+        opset : int, default 17
+            Version of the operators; see `to_onnx` of networks, which tells of inputs and outputs, too.
+
+        Raises
+        ------
+        ImportError
+            The package onnx is missing.
+        OSError
+            The file cannot be written.
+        ValueError
+            The model has no weights, `opset` is out of range, or a layer cannot be written.
+        """
+        if self._weights is None:
+            raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
+        save_onnx(path, self.getNetwork(), self._weights, opset)
 
     def up_to(self, *names: str) -> DeepModel:
         """The part of the network that some of its layers need, as a model of its own: a tower, or what makes features.

@@ -20,7 +20,7 @@ Pattern = tuple[Any, ...] | list[Any] | float | str
 
 
 class Rule(NamedTuple):
-    """What a pattern is replaced by: an operator that reads some of its arrays, and has its attributes and found ones."""
+    """What a pattern is replaced by: an operator that reads some of its arrays, with attributes that were found."""
 
     kind: str
     pattern: Pattern

@@ -1,0 +1,1 @@
+"""Networks as ONNX: a function for each kind of layer, which adds the nodes that compute what its `forward` does."""

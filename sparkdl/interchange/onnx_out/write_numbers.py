@@ -1,0 +1,152 @@
+"""Layers that take each number by itself, or with those of its channel: activations, factors, noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sparkdl.interchange.onnx_out.value import Value
+from sparkdl.interchange.onnx_out.writing import Takes, Writer, Writing
+from sparkdl.layers import (
+    AlphaDropout,
+    Dropout,
+    Elu,
+    GaussianDropout,
+    GaussianNoise,
+    Gelu,
+    HardSigmoid,
+    LeakyRelu,
+    Normalization,
+    PRelu,
+    RandomBrightness,
+    RandomContrast,
+    RandomFlip,
+    Relu,
+    Relu6,
+    Rescale,
+    Scale,
+    Selu,
+    Shift,
+    Sigmoid,
+    Silu,
+    Softmax,
+    Softplus,
+    SpatialDropout,
+    StochasticDepth,
+    Tanh,
+)
+from sparkdl.layers.base import Layer, Weights
+
+SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}
+NOISE = (
+    AlphaDropout,
+    Dropout,
+    GaussianDropout,
+    GaussianNoise,
+    RandomBrightness,
+    RandomContrast,
+    RandomFlip,
+    SpatialDropout,
+    StochasticDepth,
+)  # which at inference do nothing
+
+
+def _plain(kind: str) -> Writer:
+    return Writer(lambda out, layer, weights, x: out.op(kind, x.name), Takes.ANY)
+
+
+def _same(out: Writing, layer: Layer, weights: Weights, x: Value) -> Value:
+    return x
+
+
+def _relu6(out: Writing, layer: Relu6, weights: Weights, x: Value) -> str:
+    return out.op("Clip", x.name, np.float32(0), np.float32(6))
+
+
+def _leaky_relu(out: Writing, layer: LeakyRelu, weights: Weights, x: Value) -> str:
+    return out.op("LeakyRelu", x.name, alpha=float(layer.slope))
+
+
+def _prelu(out: Writing, layer: PRelu, weights: Weights, x: Value) -> str:
+    return out.op("PRelu", x.name, out.along_channels("slope", weights["slope"], x))
+
+
+def _elu(out: Writing, layer: Elu, weights: Weights, x: Value) -> str:
+    return out.op("Elu", x.name, alpha=float(layer.alpha))
+
+
+def _selu(out: Writing, layer: Selu, weights: Weights, x: Value) -> str:
+    return out.op("Selu", x.name, **SELU)
+
+
+def _hard_sigmoid(out: Writing, layer: HardSigmoid, weights: Weights, x: Value) -> str:
+    return out.op("HardSigmoid", x.name, alpha=1 / 6, beta=0.5)
+
+
+def _silu(out: Writing, layer: Silu, weights: Weights, x: Value) -> str:
+    return out.op("Mul", x.name, out.op("Sigmoid", x.name))
+
+
+def _gelu(out: Writing, layer: Gelu, weights: Weights, x: Value) -> str:
+    """By Erf, as Gelu came with opset 20."""
+    half = out.op("Mul", x.name, np.float32(0.5))
+    if layer.approximate:
+        cube = out.op("Mul", out.op("Mul", out.op("Mul", x.name, x.name), x.name), np.float32(0.044715))
+        turned = out.op("Tanh", out.op("Mul", out.op("Add", x.name, cube), np.float32(math.sqrt(2 / math.pi))))
+    else:
+        turned = out.op("Erf", out.op("Mul", x.name, np.float32(math.sqrt(0.5))))
+    return out.op("Mul", half, out.op("Add", turned, np.float32(1)))
+
+
+def _softmax(out: Writing, layer: Softmax, weights: Weights, x: Value) -> str:
+    return out.op("Softmax", x.name, axis=x.channel_axis)
+
+
+def _rescale(out: Writing, layer: Rescale, weights: Weights, x: Value) -> str:
+    y = out.op("Mul", x.name, np.float32(layer.scale))
+    return out.op("Add", y, np.float32(layer.offset)) if layer.offset else y
+
+
+def _number(out: Writing, layer: Scale | Shift, weights: Weights, x: Value) -> Any:
+    if layer.per_channel:
+        return out.along_channels(layer.weight, weights[layer.weight], x)
+    return np.float32(layer.number)
+
+
+def _scale(out: Writing, layer: Scale, weights: Weights, x: Value) -> str:
+    return out.op("Mul", x.name, _number(out, layer, weights, x))
+
+
+def _shift(out: Writing, layer: Shift, weights: Weights, x: Value) -> str:
+    return out.op("Add", x.name, _number(out, layer, weights, x))
+
+
+def _normalization(out: Writing, layer: Normalization, weights: Weights, x: Value) -> str:
+    variance = np.asarray(weights["variance"], "float64")
+    factor = 1 / np.sqrt(np.where(variance > 0, variance, 1))
+    centred = out.op("Sub", x.name, out.along_channels("mean", weights["mean"], x))
+    return out.op("Mul", centred, out.along_channels("factor", factor, x))
+
+
+WRITERS: dict[type[Layer], Writer] = {
+    **dict.fromkeys(NOISE, Writer(_same, Takes.ANY)),
+    Relu: _plain("Relu"),
+    Relu6: Writer(_relu6, Takes.ANY),
+    LeakyRelu: Writer(_leaky_relu, Takes.ANY),
+    PRelu: Writer(_prelu, Takes.EITHER),
+    Elu: Writer(_elu, Takes.ANY),
+    Selu: Writer(_selu, Takes.ANY),
+    Gelu: Writer(_gelu, Takes.ANY),
+    Silu: Writer(_silu, Takes.ANY),
+    Sigmoid: _plain("Sigmoid"),
+    Tanh: _plain("Tanh"),
+    Softplus: _plain("Softplus"),
+    Softmax: Writer(_softmax, Takes.EITHER),
+    HardSigmoid: Writer(_hard_sigmoid, Takes.ANY),
+    Rescale: Writer(_rescale, Takes.ANY),
+    Scale: Writer(_scale, Takes.EITHER),
+    Shift: Writer(_shift, Takes.EITHER),
+    Normalization: Writer(_normalization, Takes.EITHER),
+}

@@ -1,0 +1,8 @@
+"""Lets tests of files have the layers that `tests/layers/` proves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "layers"))
