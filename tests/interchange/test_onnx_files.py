@@ -1,4 +1,4 @@
-"""ONNX files that are damaged, reach beyond their folder, or have what no layer is known for, are refused in a sentence."""
+"""ONNX files that are damaged, reach beyond their folder, or have what no layer is known for, are refused."""
 
 from __future__ import annotations
 
@@ -56,16 +56,18 @@ GRAPHS = {
     "a shape that does not fit": (VECTOR, "y = MatMul(x, w)", {"w": (5, 2)}, r"'y' \(MatMul\) has arrays of sizes"),
     "sizes that do not fit": (VECTOR, "y = Reshape(x, s)", {"s": np.array([-1, 3])}, r"'y' \(Reshape\) has arrays of"),
     "an image of any size": (
-        "float[N, 2, H, W] x", "y = Relu(x)", {}, r"input 'x' has the sizes \('N', 2, 'H', 'W'\).*export it with the others"
+        "float[N, 2, H, W] x", "y = Relu(x)", {},
+        r"input 'x' has the sizes \('N', 2, 'H', 'W'\).*export it with the others"
     ),
     "axes that are mixed": (IMAGE, "y = Transpose<perm=[0, 1]>(x)", {}, r"'y' \(Transpose\) has arrays of sizes"),
     "groups of a transposed convolution": (
         IMAGE, "y = ConvTranspose<group=2>(x, w)", {"w": (2, 1, 3, 3)}, "has groups"
     ),
-    "an attribute that is missing": (IMAGE, "y = LRN<alpha=0.1>(x)", {}, "other inputs or attributes than the standard"),
+    "an attribute that is missing": (IMAGE, "y = LRN<alpha=0.1>(x)", {}, "inputs or attributes than the standard"),
     "constants that are larger than any": (
         VECTOR, "a = Range(z, n, o) y = Add(x, a)",
-        {"z": np.int64(0), "n": np.int64(1 << 60), "o": np.int64(1)}, "its constants come to arrays of 1152921504606846976",
+        {"z": np.int64(0), "n": np.int64(1 << 60), "o": np.int64(1)},
+        "its constants come to arrays of 1152921504606846976",
     ),
     "an output of constants alone": (VECTOR, "y = Identity(w)", {"w": (4,)}, "output 'y' does not depend on"),
     "an old version of the operators": (VECTOR, "y = Relu(x)", {}, "opset 7; export it anew"),

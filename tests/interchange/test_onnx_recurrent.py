@@ -1,4 +1,4 @@
-"""Recurrent operators of ONNX files compute what onnxruntime computes of them, in all directions and with lengths told."""
+"""Recurrent operators of ONNX files compute what onnxruntime computes of them, in all directions."""
 
 from __future__ import annotations
 

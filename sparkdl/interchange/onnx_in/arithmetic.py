@@ -17,10 +17,11 @@ from sparkdl.interchange.onnx_in.joining import alike
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.repeating import repeated
-from sparkdl.interchange.onnx_in.views import Group, NoView, Value, parts_of, size_of
+from sparkdl.interchange.onnx_in.views import Group, NoView, Value, new_axis, parts_of, size_of
 from sparkdl.layers import (
     Add,
     Average,
+    FeatureTokens,
     LeakyRelu,
     LearnedPositions,
     Maximum,
@@ -60,10 +61,12 @@ def with_constant(build: Assembly, operator: Operator, x: Value, constant: Array
     try:
         group, numbers = along(x, constant)
     except NoView:
-        if kind == "Add" and (found := _positions(build, operator, x, constant)) is not None:
+        function = _positions if kind == "Add" else _tokens
+        if (found := function(build, operator, x, constant)) is not None:
             return found
         raise
-    if group and (fused := (biased if kind == "Add" else scaled)(build, operator, x, group, numbers)) is not None:
+    is_channels = bool(group) or not x.ours[-1]  # which may be a single one
+    if is_channels and (fused := (biased if kind == "Add" else scaled)(build, operator, x, group, numbers)) is not None:
         return fused
     layer = Shift if kind == "Add" else Scale
     if not group:
@@ -84,10 +87,26 @@ def _positions(build: Assembly, operator: Operator, x: Value, constant: Array) -
     if table.size != constant.size or table.ndim != 2 or len(x.theirs) != 3 or x.theirs != x.ours:
         return None
     steps, inputs = x.theirs[1:]
+    node = build.node(x)
+    if node is not None and isinstance(node.layer, FeatureTokens) and table.shape == node.weights["bias"].shape:
+        weights = {"kernel": node.weights["kernel"], "bias": node.weights["bias"] + table}
+        return build.put(operator, node.layer, node.sources, x.ours, x.theirs, weights)
     fits = len(table) == size_of(steps) or any(part.any_length for part in steps)
     if not fits or table.shape[1] != size_of(inputs):
         return None
     return build.put(operator, LearnedPositions(len(table)), [(x, x.ours)], x.ours, x.theirs, {"table": table})
+
+
+def _tokens(build: Assembly, operator: Operator, x: Value, constant: Array) -> Value | None:
+    """Every number of a vector times a vector of its own, to which one more may be added."""
+    kernel = constant.reshape(constant.shape[max(0, constant.ndim - 2) :])
+    if kernel.size != constant.size or kernel.ndim != 2 or len(x.theirs) != 3 or x.theirs[2]:
+        return None
+    numbers, size = x.theirs[1], new_axis(kernel.shape[1])
+    if len(kernel) != size_of(numbers):
+        return None
+    form, weights = (*x.theirs[:2], size), {"kernel": kernel, "bias": np.zeros_like(kernel)}
+    return build.put(operator, FeatureTokens(kernel.shape[1]), [(x, x.theirs[:2])], form, form, weights)
 
 
 def several(layer: Layer, kind: str = "") -> Handler:
@@ -96,9 +115,10 @@ def several(layer: Layer, kind: str = "") -> Handler:
     def read(build: Assembly, operator: Operator, *given: Value | Array) -> Value:
         values = [value for value in given if isinstance(value, Value)]
         if len(values) < len(given):
-            if len(given) != 2 or not kind:
+            arrays = [array for array in given if isinstance(array, np.ndarray)]
+            if (len(values), len(arrays)) != (1, 1) or not kind:
                 raise Refused(f"its node {operator.name!r} ({operator.kind}) merges a constant with what is computed")
-            return with_constant(build, operator, values[0], next(a for a in given if isinstance(a, np.ndarray)), kind)
+            return with_constant(build, operator, values[0], arrays[0], kind)
         if len(values) == 1:
             return values[0]
         return merged(build, operator, layer, values)

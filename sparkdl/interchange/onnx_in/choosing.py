@@ -8,22 +8,21 @@ from typing import Any
 import numpy as np
 
 from sparkdl.arrays import Array
-from sparkdl.interchange.onnx_in.assembly import Assembly, float32
+from sparkdl.interchange.onnx_in.assembly import Assembly
+from sparkdl.interchange.onnx_in.categories_read import embedded
 from sparkdl.interchange.onnx_in.folding import slices
 from sparkdl.interchange.onnx_in.forms import without
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.views import Value, new_axis, size_of
-from sparkdl.layers import Crop, Embedding, FirstStep, LastStep, OneHot, Subset, Unstack
+from sparkdl.layers import Crop, FirstStep, LastStep, Subset, Unstack
 from sparkdl.layers.base import Layer
 
 
 def gather(build: Assembly, operator: Operator, x: Value | Array, at: Array | Value) -> Value:
     """Gather: of one place along an axis, or of the rows of a table, which is an Embedding."""
-    if isinstance(x, np.ndarray) and isinstance(at, Value) and x.ndim == 2 and not operator.attributes.get("axis", 0):
-        vector, layer = new_axis(x.shape[1]), Embedding(*x.shape)
-        ours, theirs = (*at.ours, vector), (*at.theirs, vector)
-        return build.put(operator, layer, [(at, at.ours)], ours, theirs, {"table": float32(x)})
+    if isinstance(x, np.ndarray) and isinstance(at, Value) and not operator.attributes.get("axis", 0):
+        return embedded(build, operator, x, at)
     if not isinstance(x, Value) or not isinstance(at, np.ndarray):
         raise Refused(f"its node {operator.name!r} (Gather) chooses by computed places what is no table")
     axis = x.axis(operator.attributes.get("axis", 0))
@@ -32,15 +31,6 @@ def gather(build: Assembly, operator: Operator, x: Value | Array, at: Array | Va
     place, size = int(at.item()), size_of(x.theirs[axis])
     chosen = one_of(build, operator, x, axis, place + size if place < 0 else place)
     return chosen if at.ndim == 0 else chosen.unsqueezed([axis])
-
-
-def one_hot(build: Assembly, operator: Operator, x: Value, every: Array) -> Value:
-    """1 at a category, of as many as there are numbers to compare with."""
-    if not isinstance(every, np.ndarray) or not np.array_equal(every.ravel(), np.arange(every.size)):
-        raise Refused(f"its node {operator.name!r} (Equal) compares with other numbers than those of all categories")
-    last, count = new_axis(every.size), int(operator.attributes.get("rows", every.size))
-    layer = OneHot(count, unknown=count < every.size)
-    return build.put(operator, layer, [(x, x.ours)], (*x.ours, last), (*x.theirs, last))
 
 
 def slice_(build: Assembly, operator: Operator, x: Value, *ends: Array | None) -> Value:
@@ -99,4 +89,4 @@ def some_of(build: Assembly, operator: Operator, x: Value, axis: int, start: int
     return build.put(operator, Subset(start, stop), [(x, (*others, group))], (*others, new), theirs)
 
 
-OPERATORS: Mapping[str, Any] = {"Gather": gather, "Slice": slice_, "Split": split, "OneHotRows": one_hot}
+OPERATORS: Mapping[str, Any] = {"Gather": gather, "Slice": slice_, "Split": split}

@@ -11,10 +11,12 @@ import numpy as np
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.imported import Imported
+from sparkdl.interchange.onnx_extra import require_onnx
 from sparkdl.interchange.onnx_in import (
     activating,
     arithmetic,
     attention_parts,
+    categories_read,
     choosing,
     joining,
     moves,
@@ -24,7 +26,9 @@ from sparkdl.interchange.onnx_in import (
     reducing,
     windowed,
 )
+from sparkdl.interchange.onnx_in.arithmetic_rules import RULES
 from sparkdl.interchange.onnx_in.assembly import Assembly
+from sparkdl.interchange.onnx_in.category_rules import CATEGORY_RULES
 from sparkdl.interchange.onnx_in.folding import BATCH, FOLDS
 from sparkdl.interchange.onnx_in.lowering import clean, finished
 from sparkdl.interchange.onnx_in.onnx_file import OnnxFile, Operator, read_onnx
@@ -37,6 +41,7 @@ from sparkdl.interchange.onnx_in.views import NoView, Part, Value
 OPERATORS: Mapping[str, Any] = {
     **moves.OPERATORS,
     **choosing.OPERATORS,
+    **categories_read.OPERATORS,
     **joining.OPERATORS,
     **activating.OPERATORS,
     **arithmetic.OPERATORS,
@@ -47,6 +52,11 @@ OPERATORS: Mapping[str, Any] = {
     **reducing.OPERATORS,
     **recurrence.OPERATORS,
 }
+
+# What comes of inputs and attributes that an operator does not have, or of another type or number than it has them.
+NOT_AS_THE_STANDARD = (
+    ValueError, TypeError, LookupError, ArithmeticError, AttributeError, StopIteration, RecursionError, NoView
+)  # fmt: skip
 
 
 def load_onnx(path: str | os.PathLike[str]) -> Imported:
@@ -97,6 +107,10 @@ def load_onnx(path: str | os.PathLike[str]) -> Imported:
         return _Reading(read_onnx(path)).imported()
     except Refused as refusal:
         raise ValueError(f"{path!r} cannot be imported: {refusal}.") from None
+    except NOT_AS_THE_STANDARD:
+        raise ValueError(
+            f"{path!r} cannot be imported: it is damaged, or not as the standard of ONNX has it."
+        ) from None
 
 
 class _Reading:
@@ -109,7 +123,7 @@ class _Reading:
 
     def __init__(self, file: OnnxFile) -> None:
         self.file = file
-        self.operators = simplified(file)
+        self.operators = simplified(file, (*CATEGORY_RULES, *RULES))
         self.values: dict[str, Any] = {"": None, **file.constants}
         self.build = Assembly(Counter(name for operator in self.operators for name in operator.inputs))
         lengths = inputs_of_lengths(self.operators, file.inputs, file.ours)
@@ -149,13 +163,14 @@ class _Reading:
             if (made := of_lengths(self.build, operator, given)) is not None:
                 return made
             if operator.kind not in OPERATORS:
-                raise Refused(f"{where} is of no operator that layers are known for; known are {', '.join(OPERATORS)}")
+                known = ", ".join(sorted(kind for kind in OPERATORS if require_onnx().defs.has(kind)))
+                raise Refused(f"{where} is of no operator that layers are known for; known are {known}")
             return OPERATORS[operator.kind](self.build, operator, *given)
         except NoView:
             raise Refused(f"{where} has arrays of sizes that do not fit it, or that no layer has") from None
         except ValueError as error:  # of a layer
             raise Refused(f"{where} is no layer of ours, as {str(error).rstrip('.')}") from None
-        except (TypeError, LookupError, ArithmeticError, AttributeError, MemoryError):
+        except NOT_AS_THE_STANDARD:
             raise Refused(f"{where} has other inputs or attributes than the standard has for it") from None
 
     def _folded(self, operator: Operator, given: list[Array | None]) -> Array | tuple[Array, ...]:

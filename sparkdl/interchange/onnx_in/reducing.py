@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparkdl.arrays import Array
-from sparkdl.interchange.onnx_in.arithmetic import several
+from sparkdl.interchange.onnx_in.arithmetic import merged, several, subtract
 from sparkdl.interchange.onnx_in.assembly import Assembly
 from sparkdl.interchange.onnx_in.folding import axes_of
 from sparkdl.interchange.onnx_in.forms import without
@@ -16,7 +16,7 @@ from sparkdl.interchange.onnx_in.joining import alike
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.views import Value, parts_of, size_of
-from sparkdl.layers import Dot, GlobalAvgPool, GlobalMaxPool, Multiply, Scale, TimeMax, TimeMean
+from sparkdl.layers import Distance, Dot, GlobalAvgPool, GlobalMaxPool, Multiply, Scale, TimeMax, TimeMean
 from sparkdl.layers.base import Layer
 
 
@@ -54,14 +54,43 @@ def reduce(build: Assembly, operator: Operator, x: Value, axes: Array | None = N
 
 def dot(build: Assembly, operator: Operator, one: Value | Array, other: Value | Array) -> Value:
     """The sum of products along an axis: of vectors a Dot."""
-    if isinstance(one, Value) and isinstance(other, Value) and one.node != other.node:
-        one, other = alike([one, other])
-        if len(one.theirs) == 2 and one.axis(operator.attributes["axis"]) == 1 and all(one.theirs):
-            theirs = (one.theirs[0], ()) if operator.attributes.get("keepdims", 1) else one.theirs[:1]
-            form = one.theirs
-            return build.put(operator, Dot(), [(one, form), (other, form)], (form[0], ()), theirs)
+    if (made := _of_vectors(build, operator, Dot(), one, other)) is not None:
+        return made
     product = several(Multiply(), "Mul")(build, operator, one, other)
-    return reduce(build, operator, product, np.array([operator.attributes["axis"]]))
+    return reduce(build, operator, product, _axis(operator))
 
 
-OPERATORS: Mapping[str, Any] = {"ReduceMean": reduce, "ReduceMax": reduce, "ReduceSum": reduce, "Dot": dot}
+def distance(build: Assembly, operator: Operator, one: Value | Array, other: Value | Array) -> Value:
+    """The root of the sum of the squares of differences along an axis, or that sum."""
+    squared = bool(operator.attributes["squared"])
+    if (made := _of_vectors(build, operator, Distance(squared), one, other)) is not None:
+        return made
+    if not squared:
+        raise Refused(f"its node {operator.name!r} takes the distance of other arrays than vectors")
+    apart = subtract(build, operator, one, other)
+    return reduce(build, operator, merged(build, operator, Multiply(), [apart, apart]), _axis(operator))
+
+
+def _of_vectors(build: Assembly, operator: Operator, layer: Layer, one: Any, other: Any) -> Value | None:
+    """What a layer makes of two vectors; None of other arrays."""
+    if not isinstance(one, Value) or not isinstance(other, Value) or one.node == other.node:
+        return None
+    one, other = alike([one, other])
+    form = one.theirs
+    if len(form) != 2 or one.axis(operator.attributes["axis"]) != 1 or not all((*form, *other.theirs)):
+        return None
+    theirs = (form[0], ()) if operator.attributes.get("keepdims", 1) else form[:1]
+    return build.put(operator, layer, [(one, form), (other, form)], (form[0], ()), theirs)
+
+
+def _axis(operator: Operator) -> Array:
+    return np.array([operator.attributes["axis"]])
+
+
+OPERATORS: Mapping[str, Any] = {
+    "ReduceMean": reduce,
+    "ReduceMax": reduce,
+    "ReduceSum": reduce,
+    "Dot": dot,
+    "Distance": distance,
+}

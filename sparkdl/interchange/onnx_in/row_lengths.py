@@ -13,16 +13,17 @@ from sparkdl.interchange.onnx_in.attention_parts import SCORES, hidden
 from sparkdl.interchange.onnx_in.folding import STEPS, axes_of, once
 from sparkdl.interchange.onnx_in.forms import without
 from sparkdl.interchange.onnx_in.onnx_file import Operator
-from sparkdl.interchange.onnx_in.views import Form, Group, Value, parts_of
-from sparkdl.layers import LastStep, TimeMean
+from sparkdl.interchange.onnx_in.views import Form, Group, Value, parts_of, size_of
+from sparkdl.layers import LastStep, SinusoidalPositions, TimeMean
 
 LENGTHS = "the lengths of rows"
 VALID = "which steps are no padding"
 SOME = "which rows have steps"
 AT_LAST = "which step is a row's last"
 LAST = "steps of which the last is left"
+WAVES = "sines of the numbers of steps"
 TOTAL = "the sum of the steps of rows of any length"
-PARTS = (LENGTHS, VALID, SOME, AT_LAST, LAST, TOTAL)
+PARTS = (LENGTHS, VALID, SOME, AT_LAST, LAST, WAVES, TOTAL)
 
 
 def lengths_value(build: Assembly, name: str, batch: Group) -> Value:
@@ -33,6 +34,8 @@ def lengths_value(build: Assembly, name: str, batch: Group) -> Value:
 def of_lengths(build: Assembly, operator: Operator, given: list[Any]) -> Value | None:
     """What an operator makes of the lengths, or of what was made of them; None if it reads neither."""
     values = [value for value in given if isinstance(value, Value)]
+    if operator.kind == "Waves":
+        return _left(build, operator, WAVES, values, speeds=given[0], ahead=given[1])
     if operator.kind == "Earlier" and _counts(once(given[0])):
         return _left(build, operator, VALID, values, causal=True)
     kinds = {what for what in PARTS for value in values if build.unfinished(value, what)}
@@ -143,6 +146,19 @@ def _shared_out(build: Assembly, operator: Operator, total: Value, lengths: Any)
     return build.put(operator, TimeMean(), [(steps, steps.ours)], told.told["ours"], total.theirs)
 
 
+def _with_waves(build: Assembly, operator: Operator, one: Value, other: Value) -> Value | None:
+    """Steps with the sines and cosines of their numbers added."""
+    x, waves = (other, one) if build.unfinished(one, WAVES) else (one, other)
+    told = build.unfinished(waves, WAVES)
+    if told is None or not isinstance(x, Value) or x.ours != x.theirs or len(x.ours) != 3:
+        return None
+    speeds, ahead = told.told["speeds"] * 2 * np.pi, told.told["ahead"]
+    size = size_of(x.ours[2])
+    numbers, base = np.arange(size), float(speeds[-1]) ** (-size / (2 * ((size - 1) // 2))) if size > 2 else 1e4
+    known = np.allclose(speeds, base ** (-2 * (numbers // 2) / size)) and np.allclose(ahead, numbers % 2 / 4)
+    return build.each(operator, SinusoidalPositions(base), x) if known else None
+
+
 def _counts(numbers: Array) -> bool:
     """Whether these are the numbers of the steps."""
     return numbers.size == STEPS and np.array_equal(numbers.ravel(), np.arange(STEPS))
@@ -159,4 +175,5 @@ FUNCTIONS: dict[tuple[str, str], Callable[..., Value | None]] = {
     ("Where", AT_LAST): _where_last,
     ("ReduceSum", LAST): _last,
     ("Div", TOTAL): _shared_out,
+    ("Add", WAVES): _with_waves,
 }
