@@ -46,6 +46,8 @@ GRAPHS = {
         "else_branch = g () => (float[] a) {a = Constant<value_float=1.0>()}>(x)", {}, r"'y' \(If\) is of no operator",
     ),
     "a computed divisor": (VECTOR, "a = Relu(x) y = Div(x, a)", {}, "divides by what is computed"),
+    "integers of what is computed": (VECTOR, "a = Relu(x) y = Cast<to=7>(a)", {}, "makes integers of what is computed"),
+    "a divisor of 0": (VECTOR, "y = Div(x, z)", {"z": np.float32(0)}, r"'y' \(Div\) is no layer of ours"),
     "a computed kernel": (IMAGE, "y = Conv(x, x)", {}, "has a computed kernel"),
     "a product that is not attention's": (
         "float[N, 3, 3] x", "y = MatMul(x, x)", {}, "gives the product of two computed arrays, which is no layer"

@@ -53,6 +53,9 @@ CASES = {
     "softplus": Case(VECTOR, "y = Softplus(x)", {}, ["Softplus"]),
     "softmax": Case(VECTOR, "y = Softmax(x)", {}, ["Softmax"]),
     "softmax of channels": Case(IMAGE, "y = Softmax<axis=1>(x)", {}, ["Softmax"]),
+    "softmax of an image, together": Case(
+        IMAGE, "y = Softmax(x)", {}, ["Reshape", "Permute", "Flatten", "Softmax", "Reshape", "Permute"], opset=11
+    ),
     "softmax of rows of an image": Case(IMAGE, "y = Softmax<axis=3>(x)", {}, ["Permute", "Softmax", "Permute"]),
     "clip": Case(VECTOR, "y = Clip(x, l, h)", {"l": number(0), "h": number(6)}, ["Relu6"]),
     "clip below": Case(VECTOR, "y = Clip(x, l)", {"l": number(0)}, ["Relu"]),

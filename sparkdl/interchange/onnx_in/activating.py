@@ -9,11 +9,11 @@ from typing import Any
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly
-from sparkdl.interchange.onnx_in.attention_parts import softmax_of_scores
+from sparkdl.interchange.onnx_in.attention_parts import shares_dropped, softmax_of_scores
 from sparkdl.interchange.onnx_in.forms import with_last
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
-from sparkdl.interchange.onnx_in.views import Value
+from sparkdl.interchange.onnx_in.views import Value, parts_of
 from sparkdl.layers import (
     Dropout,
     Elu,
@@ -77,8 +77,9 @@ def hard_swish(build: Assembly, operator: Operator, x: Value) -> Value:
 
 
 def softmax(build: Assembly, operator: Operator, x: Value) -> Value:
-    """Softmax along one axis."""
-    group = x.theirs[x.axis(operator.attributes.get("axis", -1))]
+    """Softmax along one axis, or up to opset 12 along it and those behind it together."""
+    axis = x.axis(operator.attributes.get("axis", -1))
+    group = parts_of(x.theirs[axis:]) if operator.attributes.get("together") else x.theirs[axis]
     if (scores := softmax_of_scores(build, operator, x, group)) is not None:
         return scores
     form = with_last(x.ours, group)
@@ -88,6 +89,8 @@ def softmax(build: Assembly, operator: Operator, x: Value) -> Value:
 def dropout(build: Assembly, operator: Operator, x: Value, ratio: Array | None = None, *others: Any) -> Value:
     """Dropout, which acts in training alone."""
     rate = operator.attributes.get("ratio", 0.5) if ratio is None else float(ratio.item())
+    if (shares := shares_dropped(build, operator, x, rate)) is not None:
+        return shares
     return build.each(operator, Dropout(rate), x) if rate else x
 
 

@@ -152,7 +152,9 @@ def divide(build: Assembly, operator: Operator, one: Value | Array, other: Value
     """Div, by a constant."""
     if not isinstance(one, Value) or not isinstance(other, np.ndarray):
         raise Refused(f"its node {operator.name!r} (Div) divides by what is computed, where a constant can be")
-    return with_constant(build, operator, one, 1 / float32(once(other)), "Mul")
+    with np.errstate(divide="ignore"):  # by 0, which no layer takes
+        factor = 1 / float32(once(other))
+    return with_constant(build, operator, one, factor, "Mul")
 
 
 def power(build: Assembly, operator: Operator, x: Value, exponent: Array) -> Value:

@@ -25,7 +25,7 @@ _BY_TANH = ("Add", ("Tanh", ("Mul", _INNER, math.sqrt(2 / math.pi))), 1.0)
 _CENTRED = ("Sub", "x", ("ReduceMean", "x"))
 _SPREAD = ("Sqrt", ("Add", ("ReduceMean", [("Pow", _CENTRED, 2.0), ("Mul", _CENTRED, _CENTRED)]), "#epsilon"))
 _LENGTH = ("Sqrt", ("Add", ("ReduceMean", _SQUARE), "#epsilon"))
-_BOUNDED = [("Clip", ("Add", "x", 3.0), 0.0, 6.0), ("Relu6", ("Add", "x", 3.0))]
+_BOUNDED = ("Clip", ("Add", "x", 3.0), 0.0, 6.0)
 _SQUARES = [("ReduceSum", ("Mul", "x", "x")), ("Dot", "x", "x")]
 
 

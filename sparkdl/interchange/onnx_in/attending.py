@@ -70,7 +70,8 @@ def attention(build: Assembly, operator: Operator, taken: Value, kernel: Array, 
         weights = {name: {"bias": none} | own for name, own in weights.items()}
         weights["output"]["bias"] = float32(np.zeros(inputs) if bias is None else bias)
     sources = [query.source] if query.source == key.source else [query.source, key.source]
-    layer, units = MultiHeadAttention(heads, size, causal=asked.causal, bias=has_bias), new_axis(inputs)
+    units = new_axis(inputs)
+    layer = MultiHeadAttention(heads, size, causal=asked.causal, dropout=asked.dropout, bias=has_bias)
     ours, theirs = (*query.source[1][:-1], units), (*taken.theirs[:-1], units)
     return build.put(operator, layer, sources, ours, theirs, weights)
 

@@ -29,6 +29,8 @@ class Asked(NamedTuple):
         By which the products are multiplied.
     causal : bool
         Whether a step asks only itself and those before it.
+    dropout : float
+        The rate at which, in training, what steps take is dropped.
     """
 
     queries: Value
@@ -36,6 +38,7 @@ class Asked(NamedTuple):
     values: Value | None = None
     factor: float = 1.0
     causal: bool = False
+    dropout: float = 0.0
 
 
 def product_of_values(build: Assembly, operator: Operator, one: Value, other: Value) -> Value:
@@ -97,9 +100,17 @@ def where(build: Assembly, operator: Operator, condition: Array, one: Value | Ar
 def softmax_of_scores(build: Assembly, operator: Operator, x: Value, group: Group) -> Value | None:
     """What each step takes of others; None if x is no scores."""
     scores = build.unfinished(x, SCORES)
-    if scores is None or group is not x.theirs[-1]:
+    if scores is None or group != x.theirs[-1]:
         return None
     return build.leave(operator, SHARES, scores.values, x.theirs, asked=scores.told["asked"])
+
+
+def shares_dropped(build: Assembly, operator: Operator, x: Value, rate: float) -> Value | None:
+    """What each step takes of others, some of it dropped in training; None if x is nothing of attention."""
+    if (shares := build.unfinished(x, SHARES)) is None:
+        return None
+    asked: Asked = shares.told["asked"]
+    return build.leave(operator, SHARES, shares.values, x.theirs, asked=asked._replace(dropout=rate))
 
 
 OPERATORS = {"Where": where}

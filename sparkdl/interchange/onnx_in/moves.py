@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from sparkdl.arrays import Array
+from sparkdl.interchange.onnx_extra import require_onnx
 from sparkdl.interchange.onnx_in.assembly import Assembly
 from sparkdl.interchange.onnx_in.folding import axes_of, shape_of, target
 from sparkdl.interchange.onnx_in.forms import batch_of, channels_last
 from sparkdl.interchange.onnx_in.onnx_file import Operator
+from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.repeating import repeated
 from sparkdl.interchange.onnx_in.views import NoView, Value, new_axis, parts_of, size_of
 from sparkdl.layers import DepthToSpace, Reshape, SpaceToDepth
@@ -20,6 +22,15 @@ from sparkdl.layers import DepthToSpace, Reshape, SpaceToDepth
 
 def same(build: Assembly, operator: Operator, x: Value, *others: Any) -> Value:
     """What gives x as it is."""
+    return x
+
+
+def cast(build: Assembly, operator: Operator, x: Value) -> Value:
+    """Cast, of which ours decides by what reads it: integers are those of an input, or of a layer that gives them."""
+    kind = np.dtype(require_onnx().helper.tensor_dtype_to_np_dtype(operator.attributes["to"])).kind
+    node = build.node(x)
+    if kind in "iub" and node is not None and not node.layer.gives_integers:
+        raise Refused(f"its node {operator.name!r} (Cast) makes integers of what is computed, which no layer does so")
     return x
 
 
@@ -93,7 +104,7 @@ def space_to_depth(build: Assembly, operator: Operator, x: Value) -> Value:
 
 
 OPERATORS: Mapping[str, Any] = {
-    "Identity": same, "Cast": same, "Transpose": transpose, "Unsqueeze": unsqueeze, "Squeeze": squeeze,
+    "Identity": same, "Cast": cast, "Transpose": transpose, "Unsqueeze": unsqueeze, "Squeeze": squeeze,
     "Shape": shape, "Flatten": flatten, "Reshape": reshape, "Expand": expand, "DepthToSpace": depth_to_space,
     "SpaceToDepth": space_to_depth,
 }  # fmt: skip

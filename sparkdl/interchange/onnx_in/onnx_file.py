@@ -104,7 +104,7 @@ def read_onnx(path: str) -> OnnxFile:
         raise Refused("it has sparse constants; export them as dense ones")
     constants = {tensor.name: array_of(tensor, folder) for tensor in graph.initializer}
     return OnnxFile(
-        tuple(_operator(node, folder) for node in graph.node),
+        tuple(_operator(node, folder, versions[0]) for node in graph.node),
         constants,
         tuple(_input(given) for given in graph.input if given.name not in constants),
         tuple(output.name for output in graph.output),
@@ -122,11 +122,13 @@ def live(operators: Iterable[Operator], outputs: Iterable[str]) -> list[Operator
     return found[::-1]
 
 
-def _operator(node: Any, folder: str) -> Operator:
+def _operator(node: Any, folder: str, opset: int) -> Operator:
     name = node.name or next(iter(node.output), "")
     if node.domain not in STANDARD:
         raise Refused(f"its node {name!r} is a {node.op_type} of {node.domain!r}, not of the standard operators")
     attributes = {entry.name: _attribute(entry, name, folder) for entry in node.attribute}
+    if node.op_type == "Softmax" and opset < 13:  # over all axes from the one that is named on
+        attributes = {"axis": 1, **attributes, "together": 1}
     return Operator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
 
 
