@@ -204,9 +204,9 @@ class BaseNetwork(Generating):
 
         Inputs and outputs bear the network's names and have its shapes, with any number of rows ("batch"): numbers are
         float32, integers int64, images (batch, height, width, channels). An input of rows of any length is
-        (batch, "time", ...), and has another one beside it, NAME_lengths, int64 (batch,); its padding may hold
-        anything. What is random in training is left out. Columns of strings become integers before they get here, as
-        workers look them up or hash them: the model takes these integers.
+        (batch, "time", ...), of one step at least, and has another one beside it, NAME_lengths, int64 (batch,); its
+        padding may hold anything. What is random in training is left out. Columns of strings become integers before
+        they get here, as workers look them up or hash them: the model takes these integers.
 
         Parameters
         ----------

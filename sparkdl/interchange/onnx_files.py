@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from sparkdl.base_network import BaseNetwork
@@ -40,3 +41,5 @@ def save_onnx(path: str | os.PathLike[str], network: BaseNetwork, weights: Weigh
     large = sum(len(array.raw_data) for array in model.graph.initializer) > LARGEST
     given = {"save_as_external_data": True, "location": beside.name} if large else {}
     require_onnx().save_model(model, path, **given)
+    if large:
+        shutil.copymode(path, beside)  # which onnx lets its owner alone read

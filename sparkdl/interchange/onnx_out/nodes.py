@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,27 @@ from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_extra import require_onnx
 
 Input = str | Array | np.generic  # of a node: the name of a tensor, or a constant
+
+
+class Place(NamedTuple):
+    """Of a layer in its network.
+
+    Attributes
+    ----------
+    path : str
+        With which the names of its nodes begin.
+    weights : str
+        With which those of its arrays do: another path where these are also another layer's.
+    """
+
+    path: str
+    weights: str
+
+    def within(self, name: str, key: str = "") -> Place:
+        """Of a layer within that one."""
+        return Place(
+            *(f"{above}/{own}" if above else own for above, own in zip(self, (name, key or name), strict=True))
+        )
 
 
 class Nodes:
@@ -23,8 +44,8 @@ class Nodes:
 
     Attributes
     ----------
-    path : str
-        Of the layer that is being written, with which names begin.
+    place : Place
+        Of the layer that is being written.
     nodes : list of onnx.NodeProto
     arrays : dict of arrays
         By name, weights and constants.
@@ -32,7 +53,7 @@ class Nodes:
 
     def __init__(self, opset: int) -> None:
         self.opset = opset
-        self.path = ""
+        self.place = Place("", "")
         self.nodes: list[Any] = []
         self.arrays: dict[str, Array] = {}
         self._helper = require_onnx().helper
@@ -41,7 +62,7 @@ class Nodes:
 
     def op(self, kind: str, *inputs: Input, **attributes: Any) -> str:
         """The name of what a new node puts out, the first of it where that is several; "" leaves an input out."""
-        name = self._unused(f"{self.path}/{kind}")
+        name = self._unused(f"{self.place.path}/{kind}")
         read = [given if isinstance(given, str) else self.constant(given) for given in inputs]
         self.nodes.append(self._helper.make_node(kind, read, [name], name=name, **attributes))
         return name
@@ -58,7 +79,7 @@ class Nodes:
     def weight(self, name: str, array: Any) -> str:
         """The name of an array of the layer's weights as float32; what layers share is there once."""
         array = np.asarray(array, "float32")
-        wanted = f"{self.path}/{name}"
+        wanted = f"{self.place.weights}/{name}"
         known = self.arrays.get(wanted)
         if known is not None and known.shape == array.shape and np.array_equal(known, array, equal_nan=True):
             return wanted

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparkdl.interchange.onnx_extra import require_onnx
 from sparkdl.interchange.onnx_out.layer_writers import WRITERS
+from sparkdl.interchange.onnx_out.nodes import Place
 from sparkdl.interchange.onnx_out.value import Value
 from sparkdl.interchange.onnx_out.writing import Writing
 from sparkdl.layers.base import Shape, Weights
@@ -46,22 +47,21 @@ def onnx_model(
         given.append(helper.make_tensor_value_info(name, kind, _sizes(shape, times.get(name))))
         values.append(Value(name, shape, lengths.get(name, "")))
     given += [helper.make_tensor_value_info(name, kinds.INT64, ["batch"]) for name in lengths.values()]
-    made, put_out = writing.children(network, weights, "", values), []
+    made, put_out = writing.children(network, weights, Place("", ""), values), []
     owners = {lengths[name]: times[name] for name in ragged}
     for name, at in zip(outputs, network.exits, strict=True):
-        value, writing.path = writing.channels_last(made[at]), "outputs"
+        writing.place = Place("outputs", "outputs")
+        value = writing.channels_last(made[at])
         writing.nodes.append(helper.make_node("Identity", [value.name], [name], name=f"outputs/{name}"))
         kind = kinds.INT64 if network.children[at - network.entries].layer.gives_integers else kinds.FLOAT
         put_out.append(helper.make_tensor_value_info(name, kind, _sizes(value.shape, owners.get(value.lengths))))
-    arrays = [onnx.numpy_helper.from_array(array, name) for name, array in writing.arrays.items()]
-    graph = helper.make_graph(writing.nodes, "sparkdl", given, put_out, arrays)
     versions = [helper.make_opsetid("", opset)]
-    return helper.make_model(
-        graph,
-        opset_imports=versions,
-        ir_version=helper.find_min_ir_version_for(versions),
-        producer_name="sparkdl",
-    )
+    oldest = helper.find_min_ir_version_for(versions)
+    graph = helper.make_graph(writing.nodes, "sparkdl", given, put_out)
+    model = helper.make_model(graph, opset_imports=versions, ir_version=oldest, producer_name="sparkdl")
+    for name, array in writing.arrays.items():  # last, as onnx copies what it is given
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return model
 
 
 def _sizes(shape: Shape, time: str | None) -> list[str | int]:

@@ -41,7 +41,9 @@ def _tied_dense(out: Writing, layer: TiedDense, weights: Weights, x: Value) -> s
 def _feed_forward(out: Writing, layer: FeedForward, weights: Weights, x: Value) -> str:
     z = product(out, x.name, weights["gate" if layer.gated else "inner"], "gate/" if layer.gated else "inner/")
     assert isinstance(layer.activation, Layer)
-    active = out.layer(layer.activation, {}, f"{out.path}/activation", Value(z, (*x.shape[:-1], layer.units))).name
+    active = out.layer(
+        layer.activation, {}, out.place.within("activation"), Value(z, (*x.shape[:-1], layer.units))
+    ).name
     if layer.gated:
         active = out.op("Mul", active, product(out, x.name, weights["inner"], "inner/"))
     return product(out, active, weights["outer"], "outer/")
@@ -49,7 +51,7 @@ def _feed_forward(out: Writing, layer: FeedForward, weights: Weights, x: Value) 
 
 def _highway(out: Writing, layer: Highway, weights: Weights, x: Value) -> str:
     z = Value(product(out, x.name, weights), x.shape, x.lengths)
-    made = out.layer(layer.activation, {}, f"{out.path}/activation", z).name
+    made = out.layer(layer.activation, {}, out.place.within("activation"), z).name
     gate = out.op("Sigmoid", product(out, x.name, weights, "", "gate_kernel", "gate_bias"))
     return out.op("Add", x.name, out.op("Mul", gate, out.op("Sub", made, x.name)))
 

@@ -113,7 +113,7 @@ def _repeat_step(out: Writing, layer: RepeatStep, weights: Weights, row: Value, 
 
 
 def _each_step(out: Writing, layer: EachStep, weights: Weights, x: Value) -> str:
-    *_, made = out.children(layer, weights, out.path, [out.steps_as_rows(x)])
+    *_, made = out.children(layer, weights, out.place, [out.steps_as_rows(x)])
     made = out.channels_last(made)
     return out.rows_as_steps(made.name, x, made.shape)
 
