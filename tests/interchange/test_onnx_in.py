@@ -12,6 +12,7 @@ import pytest
 from onnx_graphs import channels_last, computed, rows, written
 
 from sparkdl.interchange import load_onnx
+from sparkdl.layers import MultiHeadAttention
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -42,6 +43,22 @@ def normed(*names: str) -> dict[str, Any]:
     return {name: (4,) for name in names}
 
 
+HEADS = " ".join(
+    f"{name}0 = MatMul(x, w{name}) {name}1 = Add({name}0, b{name}) {name}2 = Reshape({name}1, heads) "
+    f"{name} = Transpose<perm={order}>({name}2)"
+    for name, order in {"q": [0, 2, 1, 3], "k": [0, 2, 3, 1], "v": [0, 2, 1, 3]}.items()
+)
+SHARES = "s = MatMul(q, k) m = Div(s, root) a = Softmax(m)"
+TAKEN = (
+    "o = MatMul(a, v) o1 = Transpose<perm=[0, 2, 1, 3]>(o) o2 = Reshape(o1, flat) o3 = MatMul(o2, wo) y = Add(o3, bo)"
+)
+ATTENTION = {
+    **{f"w{name}": (4, 4) for name in "qkvo"},
+    **{f"b{name}": (4,) for name in "qkvo"},
+    "heads": ints(0, 0, 2, 2),
+    "flat": ints(0, 0, 4),
+    "root": number(2**0.5),
+}
 CASES = {
     # activations
     "relu": Case(VECTOR, "y = Relu(x)", {}, ["Relu"]),
@@ -54,7 +71,8 @@ CASES = {
     "softmax": Case(VECTOR, "y = Softmax(x)", {}, ["Softmax"]),
     "softmax of channels": Case(IMAGE, "y = Softmax<axis=1>(x)", {}, ["Softmax"]),
     "softmax of an image, together": Case(
-        IMAGE, "y = Softmax(x)", {}, ["Reshape", "Permute", "Flatten", "Softmax", "Reshape", "Permute"], opset=11
+        IMAGE, "y = Softmax(x)", {}, ["Reshape", "Permute", "Flatten", "Softmax", "Reshape", "Permute", "Reshape"],
+        opset=11
     ),
     "softmax of rows of an image": Case(IMAGE, "y = Softmax<axis=3>(x)", {}, ["Permute", "Softmax", "Permute"]),
     "clip": Case(VECTOR, "y = Clip(x, l, h)", {"l": number(0), "h": number(6)}, ["Relu6"]),
@@ -221,6 +239,22 @@ CASES = {
     "first step": Case(STEPS, "g = Slice(x, z, o, o) y = Squeeze(g, o)", {"z": ints(0), "o": ints(1)}, ["FirstStep"]),
     "a step between": Case(STEPS, "y = Gather<axis=1>(x, i)", {"i": np.int64(2)}, ["Unstack"]),
     "some channels": Case(IMAGE, "a, y = Split<axis=1>(x, s)", {"s": ints(1, 3)}, ["Subset"]),
+    # attention
+    "attention": Case(STEPS, f"{HEADS} {SHARES} {TAKEN}", ATTENTION, ["MultiHeadAttention"]),
+    "attention to earlier steps, with noise": Case(
+        STEPS,
+        f"{HEADS} s = MatMul(q, k) m = Div(s, root) n = Add(m, mask) b = Softmax(n) a = Dropout(b, rate) {TAKEN}",
+        ATTENTION | {"mask": np.triu(np.full((5, 5), -np.inf, "float32"), 1), "rate": number(0.1)},
+        ["MultiHeadAttention"],
+    ),
+    "attention of queries, keys and values that are made at once": Case(
+        STEPS,
+        "p = MatMul(x, wp) h = Reshape(p, three) t = Transpose<perm=[2, 0, 3, 1, 4]>(h) "
+        "q1, k1, v1 = Split<axis=0>(t, ones) q = Squeeze(q1, zero) k2 = Squeeze(k1, zero) v = Squeeze(v1, zero) "
+        f"k = Transpose<perm=[0, 1, 3, 2]>(k2) {SHARES} {TAKEN}",
+        ATTENTION | {"wp": (4, 12), "three": ints(0, 0, 3, 2, 2), "ones": ints(1, 1, 1), "zero": ints(0)},
+        ["MultiHeadAttention"],
+    ),
     # several branches
     "residual": Case(
         IMAGE, "c = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(c) s = Add(x, r) y = Relu(s)",
@@ -271,3 +305,11 @@ def test_it_computes_what_onnxruntime_does(name: str, tmp_path: Path) -> None:
     y = network.forward(weights, own)
     np.testing.assert_allclose(y, channels_last(expected), rtol=1e-5, atol=1e-5)
     assert [type(child.layer).__name__ for child in network.children] == list(case.layers)
+
+
+def test_attention_keeps_its_noise_and_what_it_does_not_see(tmp_path: Path) -> None:
+    case = CASES["attention to earlier steps, with noise"]
+    path = written(tmp_path / "a.onnx", "float[N, 5, 4] x", case.body, case.constants)
+    (child,) = load_onnx(path).network.children
+    assert isinstance(layer := child.layer, MultiHeadAttention)
+    assert (layer.heads, layer.causal, round(layer.dropout, 6)) == (2, True, 0.1)

@@ -30,7 +30,7 @@ def cast(build: Assembly, operator: Operator, x: Value) -> Value:
     kind = np.dtype(require_onnx().helper.tensor_dtype_to_np_dtype(operator.attributes["to"])).kind
     node = build.node(x)
     if kind in "iub" and node is not None and not node.layer.gives_integers:
-        raise Refused(f"its node {operator.name!r} (Cast) makes integers of what is computed, which no layer does so")
+        raise Refused(f"its node {operator.name!r} (Cast) makes integers of what is computed, which layers do not")
     return x
 
 
