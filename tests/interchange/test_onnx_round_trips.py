@@ -75,7 +75,7 @@ def check(network: BaseNetwork, path: Path) -> BaseNetwork:
     pairs = zip(*(y if isinstance(y, tuple) else (y,) for y in (given, wanted)), strict=True)
     for one, other in pairs:
         assert isinstance(one, Ragged) is isinstance(other, Ragged)
-        assert_same(np.asarray(values_of(one)), other, 3e-5)
+        assert_same(np.asarray(values_of(one)), other)
     return found
 
 
