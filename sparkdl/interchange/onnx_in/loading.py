@@ -94,13 +94,16 @@ def load_onnx(path: str | os.PathLike[str]) -> Imported:
 
     Examples
     --------
-    >>> import torch
-    >>> from sparkdl import training
-    >>> from sparkdl.interchange import load_onnx
-    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    >>> torch.onnx.export(model, (torch.zeros(1, 4),), "model.onnx")
-    >>> network, weights = load_onnx("model.onnx")
-    >>> training.fit(network, rows, initial=weights)
+    >>> import os, tempfile
+    >>> from sparkdl import Network
+    >>> from sparkdl.interchange import load_onnx, save_onnx
+    >>> from sparkdl.layers import Dense, Relu
+    >>> network = Network([Dense(8), Relu(), Dense(2)], input_shape=(4,))
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.onnx")  # or a file that torch.onnx.export wrote
+    >>> save_onnx(path, network, network.init(0))
+    >>> found, weights = load_onnx(path)
+    >>> found.names, weights["dense_0"]["kernel"].shape
+    (('dense_0', 'relu_1', 'dense_2'), (4, 8))
     """
     path = os.fspath(path)
     try:
