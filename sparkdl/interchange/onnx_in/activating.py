@@ -1,0 +1,113 @@
+"""Operators that take number by number what one array has."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sparkdl.arrays import Array
+from sparkdl.interchange.onnx_in.assembly import Assembly
+from sparkdl.interchange.onnx_in.attention_parts import shares_dropped, softmax_of_scores
+from sparkdl.interchange.onnx_in.forms import with_last
+from sparkdl.interchange.onnx_in.onnx_file import Operator
+from sparkdl.interchange.onnx_in.refusal import Refused
+from sparkdl.interchange.onnx_in.views import Value, parts_of
+from sparkdl.layers import (
+    Dropout,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    LeakyRelu,
+    Multiply,
+    Relu,
+    Relu6,
+    Scale,
+    Selu,
+    Sigmoid,
+    Silu,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from sparkdl.layers.base import Layer
+
+Handler = Callable[..., Any]
+NEAR = 1e-4  # of a number that a layer has within and a file tells in few digits
+
+
+def activation(layer: Callable[[Mapping[str, Any]], Layer]) -> Handler:
+    """Of a layer that takes each number by itself, by the operator's attributes."""
+
+    def read(build: Assembly, operator: Operator, x: Value) -> Value:
+        return build.each(operator, layer(operator.attributes), x)
+
+    return read
+
+
+def _selu(told: Mapping[str, Any]) -> Layer:
+    alpha, gamma = told.get("alpha", 1.67326319), told.get("gamma", 1.05070102)
+    if not math.isclose(alpha, 1.67326319, rel_tol=NEAR) or not math.isclose(gamma, 1.05070102, rel_tol=NEAR):
+        raise Refused(f"it has a Selu of alpha {alpha} and gamma {gamma}, where it is known with its own alone")
+    return Selu()
+
+
+def _hard_sigmoid(told: Mapping[str, Any]) -> Layer:
+    alpha, beta = told.get("alpha", 0.2), told.get("beta", 0.5)
+    if not math.isclose(alpha, 1 / 6, rel_tol=NEAR) or not math.isclose(beta, 0.5, rel_tol=NEAR):
+        raise Refused(f"it has a HardSigmoid of alpha {alpha} and beta {beta}, where 1/6 and 0.5 are known")
+    return HardSigmoid()
+
+
+def clip(build: Assembly, operator: Operator, x: Value, least: Array | None = None, most: Array | None = None) -> Value:
+    """Clip, to what Relu and Relu6 leave."""
+    told = operator.attributes
+    low = told.get("min", -math.inf) if least is None else least.item()
+    high = told.get("max", math.inf) if most is None else most.item()
+    if low == 0 and (high == 6 or high > 1e38):
+        return build.each(operator, Relu6() if high == 6 else Relu(), x)
+    raise Refused(f"its node {operator.name!r} (Clip) bounds numbers by {low} and {high}, where 0 and 6 are known")
+
+
+def hard_swish(build: Assembly, operator: Operator, x: Value) -> Value:
+    """HardSwish, as a product."""
+    gate = build.each(replace(operator, name=f"{operator.name}_gate"), HardSigmoid(), x)
+    return build.put(operator, Multiply(), [(x, x.ours), (gate, x.ours)], x.ours, x.theirs)
+
+
+def softmax(build: Assembly, operator: Operator, x: Value) -> Value:
+    """Softmax along one axis, or up to opset 12 along it and those behind it together."""
+    axis = x.axis(operator.attributes.get("axis", -1))
+    group = parts_of(x.theirs[axis:]) if operator.attributes.get("together") else x.theirs[axis]
+    if (scores := softmax_of_scores(build, operator, x, group)) is not None:
+        return scores
+    form = with_last(x.ours, group)
+    return build.put(operator, Softmax(), [(x, form)], form, x.theirs)
+
+
+def dropout(build: Assembly, operator: Operator, x: Value, ratio: Array | None = None, *others: Any) -> Value:
+    """Dropout, which acts in training alone."""
+    rate = operator.attributes.get("ratio", 0.5) if ratio is None else float(ratio.item())
+    if (shares := shares_dropped(build, operator, x, rate)) is not None:
+        return shares
+    return build.each(operator, Dropout(rate), x) if rate else x
+
+
+OPERATORS: Mapping[str, Handler] = {
+    "Relu": activation(lambda told: Relu()),
+    "LeakyRelu": activation(lambda told: LeakyRelu(told.get("alpha", 0.01))),
+    "Elu": activation(lambda told: Elu(told.get("alpha", 1.0))),
+    "Selu": activation(_selu),
+    "Gelu": activation(lambda told: Gelu(told.get("approximate", "none") == "tanh")),
+    "Swish": activation(lambda told: Silu()),
+    "Sigmoid": activation(lambda told: Sigmoid()),
+    "HardSigmoid": activation(_hard_sigmoid),
+    "Tanh": activation(lambda told: Tanh()),
+    "Softplus": activation(lambda told: Softplus()),
+    "Neg": activation(lambda told: Scale(-1.0)),
+    "HardSwish": hard_swish,
+    "Clip": clip,
+    "Softmax": softmax,
+    "Dropout": dropout,
+}

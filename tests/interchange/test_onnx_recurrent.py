@@ -1,0 +1,103 @@
+"""Recurrent operators of ONNX files compute what onnxruntime computes of them, in all directions."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from onnx_graphs import computed, rows, written
+
+from sparkdl.interchange import load_onnx
+from sparkdl.layers import Ragged
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+UNITS, INPUTS, ROWS, STEPS = 3, 4, 3, 5
+BLOCKS = {"LSTM": 4, "GRU": 3, "RNN": 1}
+MORE = {"GRU": "linear_before_reset=1, "}
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+
+
+def weights(kind: str, ways: int = 1) -> dict[str, Any]:
+    return {
+        "w": (ways, BLOCKS[kind] * UNITS, INPUTS),
+        "r": (ways, BLOCKS[kind] * UNITS, UNITS),
+        "b": (ways, 2 * BLOCKS[kind] * UNITS),
+    }
+
+
+@pytest.mark.parametrize(("kind", "direction"), [*product(BLOCKS, DIRECTIONS)])
+def test_all_steps_and_the_last_state(kind: str, direction: str, tmp_path: Path) -> None:
+    """As written by PyTorch: steps first within, with a transpose before and one behind."""
+    ways = 2 if direction == "bidirectional" else 1
+    body = (
+        "t = Transpose<perm=[1, 0, 2]>(x) o, h = "
+        f'{kind}<hidden_size={UNITS}, {MORE.get(kind, "")}direction="{direction}">(t, w, r, b) '
+        "q = Transpose<perm=[0, 2, 1, 3]>(o) m = Reshape(q, every) y = Transpose<perm=[1, 0, 2]>(m) "
+        "p = Transpose<perm=[1, 0, 2]>(h) z = Reshape(p, last)"
+    )
+    shapes = {"every": np.array([0, 0, -1]), "last": np.array([0, -1])}
+    path = written(tmp_path / "a.onnx", "float[N, 5, 4] x", body, weights(kind, ways) | shapes, "float[] y, float[] z")
+    x = rows((ROWS, STEPS, INPUTS))
+    network, found = load_onnx(path)
+    for y, expected in zip(network.forward(found, jnp.asarray(x)), computed(path, x), strict=True):
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
+CASES = {
+    "gru that resets before": ("GRU", "", weights("GRU")),
+    "relu": ("RNN", 'activations=["Relu"], ', weights("RNN")),
+    "without biases": ("LSTM", "", {name: shape for name, shape in weights("LSTM").items() if name != "b"}),
+    "peepholes": ("LSTM", "", weights("LSTM") | {"p": (1, 3 * UNITS)}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_variants(name: str, tmp_path: Path) -> None:
+    kind, told, constants = CASES[name]
+    bias, peepholes = ("b" if "b" in constants else ""), ", , , , p" if "p" in constants else ""
+    body = (
+        f"t = Transpose<perm=[1, 0, 2]>(x) o = {kind}<hidden_size={UNITS}, {told}>(t, w, r, {bias}{peepholes}) "
+        "s = Squeeze(o, axes) y = Transpose<perm=[1, 0, 2]>(s)"
+    ).replace(", >", ">")
+    path = written(tmp_path / "a.onnx", "float[N, 5, 4] x", body, constants | {"axes": np.array([1])})
+    x = rows((ROWS, STEPS, INPUTS))
+    network, found = load_onnx(path)
+    np.testing.assert_allclose(network.forward(found, jnp.asarray(x)), computed(path, x)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_rows_whose_lengths_are_told_are_of_any_length(tmp_path: Path) -> None:
+    body = (
+        "n = Cast<to=6>(lengths) t = Transpose<perm=[1, 0, 2]>(x) "
+        f"o, h = LSTM<hidden_size={UNITS}>(t, w, r, b, n) y = Squeeze(h, first)"
+    )
+    inputs = "float[N, T, 4] x, int64[N] lengths"
+    path = written(tmp_path / "a.onnx", inputs, body, weights("LSTM") | {"first": np.array([0])})
+    x, lengths = rows((ROWS, STEPS, INPUTS)), np.array([5, 2, 3])
+    network, found = load_onnx(path)
+    assert network.input_shapes == {"features": (None, INPUTS)}
+    y = network.forward(found, Ragged(jnp.asarray(x), jnp.asarray(lengths, "int32")))
+    np.testing.assert_allclose(y, computed(path, x, lengths)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_states_of_zeros_are_those_that_rows_start_from(tmp_path: Path) -> None:
+    """However many rows there are, as the file works out by itself."""
+    body = (
+        "s = Shape(x) i = Slice(s, zero, one, zero) n = Concat<axis=0>(one, i, units) z = ConstantOfShape(n) "
+        "t = Transpose<perm=[1, 0, 2]>(x) o = GRU<hidden_size=3, linear_before_reset=1>(t, w, r, b, , z) "
+        "q = Squeeze(o, one) y = Gather<axis=0>(q, end)"
+    )
+    numbers = {"zero": np.array([0]), "one": np.array([1]), "units": np.array([UNITS]), "end": np.int64(-1)}
+    path = written(tmp_path / "a.onnx", "float[N, 5, 4] x", body, weights("GRU") | numbers)
+    x = rows((ROWS, STEPS, INPUTS))
+    network, found = load_onnx(path)
+    assert [type(child.layer).__name__ for child in network.children] == ["Gru", "LastStep"]
+    np.testing.assert_allclose(network.forward(found, jnp.asarray(x)), computed(path, x)[0], rtol=1e-5, atol=1e-5)
+    body = body.replace("n = Concat<axis=0>(one, i, units) z = ConstantOfShape(n) ", "")
+    given = written(tmp_path / "b.onnx", "float[N, 5, 4] x", body, weights("GRU") | numbers | {"z": (1, 1, UNITS)})
+    with pytest.raises(ValueError, match="'o' .GRU. starts from a given state"):
+        load_onnx(given)
