@@ -96,7 +96,7 @@ def file_weights(path: str | os.PathLike[str], network: BaseNetwork, names: str 
         afresh = {link for link in table.links if table.of_head(link)}
     wanted = [link for link in table.links if link not in afresh]
     _check(wanted, given, table, shapes, os.fspath(path))
-    found = _constants(network)
+    found = constants(network)
     for link in wanted:
         array = given[link.theirs]
         found |= link.read(array if array.dtype.itemsize >= 4 else array.astype(np.float32), shapes)
@@ -156,7 +156,7 @@ def _known(network: BaseNetwork, names: str) -> Table | None:
         return None
     links = [link for link in table.links if shapes.keys() >= set(link.ours)]  # a layer may lack its bias
     linked = {path for link in links for path in link.ours}
-    return replace(table, links=links) if shapes.keys() - _constants(network).keys() <= linked else None
+    return replace(table, links=links) if shapes.keys() - constants(network).keys() <= linked else None
 
 
 def _fullest(network: BaseNetwork, arrays: Mapping[str, Array], path: str) -> Table:
@@ -177,7 +177,7 @@ def _fullest(network: BaseNetwork, arrays: Mapping[str, Array], path: str) -> Ta
     return best
 
 
-def _constants(network: BaseNetwork) -> dict[str, Array]:
+def constants(network: BaseNetwork) -> dict[str, Array]:
     """By path the arrays of layers of which no files know but ours: what they were made with."""
     layers = [(leaf.path, leaf.layer) for leaf in network.leaves() if isinstance(leaf.layer, Normalization)]
     return {
