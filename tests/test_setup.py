@@ -47,7 +47,9 @@ def test_every_import_is_a_requirement(declared: configparser.ConfigParser) -> N
     extras = declared["options.extras_require"]
     imported = {"pillow" if name == "PIL" else name for name in imported}
     optional = {
-        name for extra in ("plot", "image", "text", "keras", "tensorboard", "storage") for name in distributions(extras[extra])
+        name
+        for extra in ("plot", "image", "text", "keras", "tensorboard", "storage")
+        for name in distributions(extras[extra])
     }
     assert imported - sys.stdlib_module_names - {"sparkdl"} <= required | optional
 

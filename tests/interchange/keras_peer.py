@@ -1,7 +1,6 @@
 """Has Keras, in a process of its own, write models with random weights, what they read and what they put out.
 
-python keras_peer.py FOLDER TABLE writes, for each model of a table, NAME.keras, NAME.h5 and NAME.npz; Keras computes in
-float64.
+python keras_peer.py FOLDER TABLE writes, for each model of a table, NAME.keras, NAME.h5 and NAME.npz.
 """
 
 from __future__ import annotations
@@ -155,12 +154,20 @@ MODELS: dict[str, Callable[[Any], Any]] = {
     model.__name__: model
     for model in (merging, squeeze_and_excite, shared, nested, embedded, attending, of_any_length, row_of_layers)
 }
-SMALL: dict[str, Any] = {"input_shape": (32, 32, 3), "weights": None, "classes": 10}
+
+
+def application(name: str, **options: Any) -> Callable[[Any], Any]:
+    options = {"input_shape": (32, 32, 3), "weights": None, "classes": 5, "classifier_activation": None, **options}
+    return lambda keras: getattr(keras.applications, name)(**options)
+
+
 APPLICATIONS: dict[str, Callable[[Any], Any]] = {
-    "ResNet50": lambda keras: keras.applications.ResNet50(**SMALL),
-    "MobileNetV2": lambda keras: keras.applications.MobileNetV2(**SMALL, alpha=0.35),
-    "EfficientNetB0": lambda keras: keras.applications.EfficientNetB0(**SMALL),
-    "VGG16": lambda keras: keras.applications.VGG16(**SMALL),
+    "EfficientNetB0": application("EfficientNetB0"),
+    "MobileNetV2": application("MobileNetV2", alpha=0.35, classifier_activation="softmax"),
+    "ResNet50": application("ResNet50"),
+    "VGG16": application(
+        "VGG16", include_top=False, pooling="avg"
+    ),  # a dense layer alone would have 17,000,000 weights
 }
 
 
@@ -179,32 +186,32 @@ def draw(model: Any, rng: np.random.Generator) -> None:
     """Other weights than new ones, in which a scale is 1 and a bias 0; variances and scales stay positive."""
     for variable in model.weights:
         if variable.dtype.startswith("float"):
-            values = np.array(variable) + rng.normal(0, 0.1, variable.shape)
-            positive = variable.name in ("moving_variance", "variance", "gamma")
-            variable.assign(abs(values) + 0.1 if positive and "count" not in variable.path else values)
+            values = np.array(variable)
+            if values.ndim < 2 or not values.any():  # kernels are random already
+                values = values + rng.normal(0, 0.1, values.shape)
+            variable.assign(abs(values) if variable.name in ("moving_variance", "gamma") else values)
 
 
 def main(folder: Path, table: str) -> None:
-    os.environ["KERAS_BACKEND"] = "jax"
-    os.environ["JAX_ENABLE_X64"] = "1"
+    os.environ["KERAS_BACKEND"] = "numpy"  # compiles nothing
     warnings.simplefilter("ignore")
     import keras
 
-    keras.config.set_floatx("float64")
     for name, build in TABLES[table].items():
         model, rng = build(keras), np.random.default_rng(0)
         if "learned" not in name:
             draw(model, rng)
         shapes = [(ROWS, *(4 if size is None else size for size in x.shape[1:])) for x in model.inputs]
         integers = name == "embedded"
-        inputs = [rng.integers(0, 6, shape) if integers else rng.normal(size=shape) for shape in shapes]
+        inputs = [
+            rng.integers(0, 6, shape) if integers else rng.normal(size=shape).astype("float32") for shape in shapes
+        ]
         outputs = model(inputs if len(inputs) > 1 else inputs[0])
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         arrays = {f"x{at}": x for at, x in enumerate(inputs)} | {f"y{at}": np.array(y) for at, y in enumerate(outputs)}
         np.savez(folder / f"{name}.npz", **arrays)
         for ending in ("keras", "h5"):
             model.save(folder / f"{name}.{ending}")
-        keras.utils.clear_session(free_memory=False)
 
 
 if __name__ == "__main__":

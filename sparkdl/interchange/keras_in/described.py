@@ -13,6 +13,7 @@ from sparkdl.interchange.keras_in.part import Part, Variable
 from sparkdl.layers.base import Layer, Shape
 from sparkdl.layers.composite import snake_case
 from sparkdl.layers.ragged import is_row_shape
+from sparkdl.layers.steps import output_shape
 
 HOMES = re.compile(r"(tf_)?keras|(tf_)?keras(\.src)?\.(layers|models|engine)(\..*)?")
 OPERATIONS = ("Add", "Maximum", "Multiply", "Subtract")  # that do what layers of the same name do: x + y in Keras
@@ -51,6 +52,13 @@ class Described:
         first, *others = part.layers
         variables = tuple(replace(variable, learned=False) for variable in part.variables)
         return part._replace(layers=(replace(first, trainable=False), *others), variables=variables)
+
+    def after(self, layer: Layer, shape: Any) -> Any:
+        """The shape that one layer of the part makes of another; ValueError, which names Keras's."""
+        try:
+            return output_shape(layer, shape)
+        except ValueError as error:
+            raise ValueError(f"Layer {self.name!r} ({self.kind}): {error}") from None
 
     def placed(self, part: Part, name: str, group: str) -> list[Variable]:
         """The part's variables within the model, where its first layer is called `name`."""

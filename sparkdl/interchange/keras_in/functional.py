@@ -11,7 +11,6 @@ from sparkdl.interchange.keras_in.calls import Call, Tensor, tensors_of
 from sparkdl.interchange.keras_in.described import Described, Names, all_described, groups_of
 from sparkdl.interchange.keras_in.part import Part, Variable
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.steps import output_shape
 from sparkdl.network import Network
 
 # A layer that reads rows of these shapes from these nodes when it is called so.
@@ -95,7 +94,7 @@ class _Building:
         made = self._names.of(layer, part)
         for at, (name, one) in enumerate(made):
             self.nodes[name] = (Same(self._first[layer.name][at]) if index else one, *sources)
-            read, sources = output_shape(one, read), [name]
+            read, sources = layer.after(one, read), [name]
         if not index:
             self._first[layer.name] = [name for name, _ in made]
             self._variables[layer.name] = layer.placed(part, made[0][0], self._groups[layer.name]) if made else []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import mmap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from sparkdl.arrays import Array
+from sparkdl.interchange.keras_in.heaps import damaged_heap
 
 TEXT_BYTES = 1 << 26  # of the longest text, or table of names, that is read
+TEXTS = 1 << 16  # in an attribute; HDF5 has room for as many bytes
 ROOM, EXPANSION = 1 << 20, 100  # an array may have this many bytes, and this many times those that the file has of it
 FILTERS = (1, 2, 3)  # of HDF5 itself: deflate, shuffle, Fletcher's checksum; others are plug-ins
 DTYPES = ("float16", "float32", "float64")
@@ -107,8 +111,9 @@ class Hdf5:
         if name not in attributes:
             return None
         found = attributes.get_id(name)
-        if math.prod(found.shape or ()) * found.dtype.itemsize > TEXT_BYTES:
-            raise Damaged(f"its attribute {name!r} has more than {TEXT_BYTES} bytes")
+        count = math.prod(found.shape or ())
+        if count > TEXTS or count * found.dtype.itemsize > TEXT_BYTES:
+            raise Damaged(f"its attribute {name!r} has {count} texts of {found.dtype.itemsize} bytes")
         return attributes[name]
 
     def _at(self, path: str) -> Any:
@@ -126,11 +131,20 @@ class Hdf5:
 
 
 @contextmanager
-def opened(source: Any) -> Iterator[Hdf5]:
-    """An HDF5 file, given its path or a file object; Damaged where HDF5 says that it is."""
+def opened(source: bytes | str) -> Iterator[Hdf5]:
+    """An HDF5 file, given its bytes or its path; Damaged where HDF5 says that it is."""
     h5py = require_h5py()
+    if _leads_nowhere(source):
+        raise Damaged("it has a heap of texts that leads nowhere")
     try:
-        with h5py.File(source, "r") as root:
+        with h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r") as root:
             yield Hdf5(root)
     except (OSError, RuntimeError, KeyError, TypeError, UnicodeDecodeError, OverflowError, MemoryError) as error:
         raise Damaged(f"HDF5 cannot read it ({str(error).splitlines()[0] if str(error) else type(error)})") from None
+
+
+def _leads_nowhere(source: bytes | str) -> bool:
+    if isinstance(source, bytes):
+        return damaged_heap(source)
+    with open(source, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        return damaged_heap(mapped)

@@ -56,7 +56,9 @@ def separable(config: LayerConfig, shapes: Any) -> Part:
 def transposed(config: LayerConfig, shapes: Any) -> Part:
     """Conv1DTranspose, Conv2DTranspose and Conv3DTranspose."""
     windows, bias = _windows(config), config.flag("use_bias", True)
-    size, strides, dilation = (per_axis(windows[name], len(windows["size"])) for name in ("size", "strides", "dilation"))
+    size, strides, dilation = (
+        per_axis(windows[name], len(windows["size"])) for name in ("size", "strides", "dilation")
+    )
     extra: Any = 0
     if windows["padding"] == "valid":  # Keras gives each position of x at least as many of y as the strides
         extents = [(n - 1) * apart + 1 for n, apart in zip(size, dilation, strict=True)]

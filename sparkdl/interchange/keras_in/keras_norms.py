@@ -92,7 +92,7 @@ def alpha_dropout(config: LayerConfig, shapes: Any) -> Part:
     return Part((AlphaDropout(config.number("rate")),))
 
 
-def _affine(config: LayerConfig) -> tuple[dict[str, bool], tuple[Variable, ...]]:
+def _affine(config: LayerConfig) -> tuple[dict[str, Any], tuple[Variable, ...]]:
     """Whether there is a scale and a bias, and the variables that they are."""
     scale, center = config.flag("scale", True), config.flag("center", True)
     gamma, beta = [Variable("gamma", ("scale",))] * scale, [Variable("beta", ("bias",))] * center

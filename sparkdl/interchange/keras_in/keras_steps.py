@@ -13,7 +13,6 @@ from sparkdl.layers import (
     FirstStep,
     Gru,
     LastStep,
-    Layer,
     Lstm,
     MultiHeadAttention,
     Parallel,
@@ -29,7 +28,9 @@ def recurrent(config: LayerConfig, shapes: Any) -> Part:
     if not sequences:
         return Part((layer, FirstStep() if layer.backwards else LastStep()), variables)
     if layer.backwards:
-        raise config.wrong("return_sequences", True, "False with go_backwards=True, as Keras then turns the steps round")
+        raise config.wrong(
+            "return_sequences", True, "False with go_backwards=True, as Keras then turns the steps round"
+        )
     return Part((layer,), variables)
 
 

@@ -69,7 +69,9 @@ def load_keras(path: str | os.PathLike[str]) -> Imported:
             assert isinstance(network, BaseNetwork)
             weights = _weights(network, file, variables)
     except Damaged as wrong:
-        raise ValueError(f"{name!r} cannot be read as a model of Keras: {wrong}; take it anew or save it again.") from None
+        raise ValueError(
+            f"{name!r} cannot be read as a model of Keras: {wrong}; take it anew or save it again."
+        ) from None
     except (AttributeError, IndexError, KeyError, OverflowError, RecursionError, TypeError) as error:
         raise ValueError(
             f"{name!r} cannot be read as a model of Keras: its configuration is damaged ({type(error).__name__}); take "

@@ -9,7 +9,6 @@ from typing import Any
 from sparkdl.interchange.keras_in.described import Described, Names, all_described, groups_of, row_shape
 from sparkdl.interchange.keras_in.part import Part, Variable
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.steps import output_shape
 from sparkdl.network import Network
 
 # A layer that reads rows of a shape.
@@ -44,7 +43,7 @@ def sequential(config: Any, convert: Convert, shape: Shape | None = None) -> Par
         made = names.of(layer, part)
         for name, one in made:
             chain.append(replace(one, name=name))
-            read = output_shape(one, read)
+            read = layer.after(one, read)
         variables += layer.placed(part, made[0][0], groups[layer.name]) if made else []
     return Part((Network(chain, input_shape=start if shape is None else None),), tuple(variables))
 
