@@ -59,7 +59,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[[Any], list[Any]]]] = {
     "rescaling": (IMAGE, lambda k: [k.Rescaling(0.5, 1.0), k.Rescaling([0.5, 2.0, 1.0, 3.0], [1.0, 2.0, 0.0, -1.0])]),
     "normalization": (VECTOR, lambda k: [k.Normalization(mean=[0.0, 1, 2, 3], variance=[1.0, 0, 2, 4])]),
     "normalization by one": (IMAGE, lambda k: [k.Normalization(mean=1.0, variance=4.0), k.Flatten()]),
-    "normalization learned": (STEPS, lambda k: [adapted(k.Normalization()), k.Dense(2)]),
+    "normalization learned": (STEPS, lambda k: [adapted(k.Normalization(name="columns")), k.Dense(2)]),
     "noise": (
         IMAGE,
         lambda k: [
@@ -147,13 +147,16 @@ def of_any_length(keras: Any) -> Any:
 
 def row_of_layers(keras: Any) -> Any:
     k, x = keras.layers, keras.Input(IMAGE)
-    return keras.Model(x, k.Dense(3, "softmax", name="predictions")(k.Flatten()(k.Conv2D(2, 2, activation="relu")(x))))
+    return keras.Model(
+        x,
+        k.Dense(3, "softmax", name="predictions")(
+            k.Flatten(name="flat")(k.Conv2D(2, 2, activation="relu", name="conv")(x))
+        ),
+    )
 
 
-MODELS: dict[str, Callable[[Any], Any]] = {
-    model.__name__: model
-    for model in (merging, squeeze_and_excite, shared, nested, embedded, attending, of_any_length, row_of_layers)
-}
+def by_name(*models: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
+    return {model.__name__: model for model in models}
 
 
 def application(name: str, **options: Any) -> Callable[[Any], Any]:
@@ -177,7 +180,8 @@ def sequential(row: tuple[int, ...], layers: Callable[[Any], list[Any]]) -> Call
 
 TABLES: dict[str, Mapping[str, Callable[[Any], Any]]] = {
     "layers": {name: sequential(*row) for name, row in LAYERS.items()},
-    "models": MODELS,
+    "models": by_name(merging, squeeze_and_excite, shared, nested, row_of_layers),
+    "sequences": by_name(embedded, attending, of_any_length),
     "applications": APPLICATIONS,
 }
 

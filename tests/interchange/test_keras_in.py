@@ -73,7 +73,7 @@ def test_outputs_are_those_of_keras(table: str, name: str, peer: Any) -> None:
 def test_layers_in_a_row_are_a_network_that_ends_in_raw_scores_where_one_likes(peer: Any) -> None:
     network, weights = load_keras(peer("models") / "row_of_layers.keras")
     assert isinstance(network, Network)
-    assert network.names == ("conv2d", "conv2d_relu", "flatten", "predictions", "predictions_softmax")
+    assert network.names == ("conv", "conv_relu", "flat", "predictions", "predictions_softmax")
     rows = np.random.default_rng(0).normal(size=(5, *keras_peer.IMAGE)).astype("float32")
     scores = network.up_to("predictions").forward(weights, jnp.asarray(rows))
     exponents = np.exp(np.asarray(scores, "float64"))
@@ -115,6 +115,6 @@ def test_frozen_layers_stay_frozen(peer: Any) -> None:
 
 def test_what_a_normalization_has_learned_is_known_to_fresh_weights(peer: Any) -> None:
     network, weights = load_keras(peer("layers") / "normalization learned.keras")
-    fresh = network.init(0)["normalization"]
-    for name, array in weights["normalization"].items():
+    fresh = network.init(0)["columns"]
+    for name, array in weights["columns"].items():
         np.testing.assert_allclose(fresh[name], array, rtol=1e-6)
