@@ -56,6 +56,12 @@ def load_keras(path: str | os.PathLike[str]) -> Imported:
         or one of its options, has no counterpart: a sentence with its name. Nothing of a file is run, so that `Lambda`
         and classes of a user's own are refused.
 
+    Notes
+    -----
+    Links, files elsewhere, plug-ins and sizes that are not there are refused before HDF5 follows them. The rest is
+    read by its library, which h5py brings, and which damaged bytes can still crash, and the process with it: load
+    `.h5` files of sources that you trust. A `.keras` file has checksums, which find what was damaged by chance.
+
     Examples
     --------
     >>> from sparkdl.interchange import load_keras
