@@ -48,7 +48,7 @@ def test_every_import_is_a_requirement(declared: configparser.ConfigParser) -> N
     imported = {{"PIL": "pillow", "mlflow": "mlflow-skinny"}.get(name, name) for name in imported}
     optional = {
         name
-        for extra in ("plot", "image", "text", "onnx", "mlflow", "tensorboard", "storage")
+        for extra in ("plot", "image", "text", "keras", "onnx", "mlflow", "tensorboard", "storage")
         for name in distributions(extras[extra])
     }
     assert imported - sys.stdlib_module_names - {"sparkdl"} <= required | optional

@@ -94,7 +94,7 @@ def file_weights(path: str | os.PathLike[str], network: BaseNetwork, names: str 
     afresh = {link for link in table.links if table.of_head(link) and _differs(link, given, shapes)}
     if afresh:  # a layer starts afresh as a whole
         afresh = {link for link in table.links if table.of_head(link)}
-    found = _constants(network)
+    found = constants(network)
     made = {link for link in table.links if link.theirs not in given and found.keys() >= set(link.ours)}
     wanted = [link for link in table.links if link not in afresh | made]
     _check(wanted, given, table, shapes, os.fspath(path))
@@ -162,7 +162,7 @@ def _known(network: BaseNetwork, names: str) -> Table | None:
         return None
     links = [link for link in table.links if shapes.keys() >= set(link.ours)]  # a layer may lack its bias
     linked = {path for link in links for path in link.ours}
-    return replace(table, links=links) if shapes.keys() - _constants(network).keys() <= linked else None
+    return replace(table, links=links) if shapes.keys() - constants(network).keys() <= linked else None
 
 
 def _fullest(network: BaseNetwork, arrays: Mapping[str, Array], path: str) -> Table:
@@ -183,7 +183,7 @@ def _fullest(network: BaseNetwork, arrays: Mapping[str, Array], path: str) -> Ta
     return best
 
 
-def _constants(network: BaseNetwork) -> dict[str, Array]:
+def constants(network: BaseNetwork) -> dict[str, Array]:
     """By path the arrays of layers of which no files know but ours: what they were made with."""
     layers = [(leaf.path, leaf.layer) for leaf in network.leaves() if isinstance(leaf.layer, Normalization)]
     return {

@@ -504,7 +504,7 @@ def check_shares(name: str, layer: Layer, before: Collection[str]) -> None:
 
 def names_of(layers: Sequence[Layer]) -> tuple[str, ...]:
     """The layers' own names, or their types and positions: "conv_0"."""
-    return tuple(layer.name or f"{_snake_case(layer)}_{index}" for index, layer in enumerate(layers))
+    return tuple(layer.name or f"{snake_case(layer)}_{index}" for index, layer in enumerate(layers))
 
 
 def described(layer: Layer) -> str:
@@ -551,5 +551,6 @@ def _sum(parts: Sequence[Any]) -> Any:
     return first
 
 
-def _snake_case(layer: Layer) -> str:
+def snake_case(layer: Layer) -> str:
+    """Its type, as a name: "dense" or "max_pool"."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(layer).__name__).lower()

@@ -82,7 +82,19 @@ class Subtract(Elementwise):
 
 @dataclass(frozen=True)
 class Multiply(Elementwise):
-    """The product of arrays of one shape, number by number."""
+    """The product of arrays, number by number.
+
+    Their rows are of one shape, but that an axis of one may be 1 where that of another is longer: (1, 1, channels) are
+    factors for all positions of an image (height, width, channels), as in squeeze and excitation (Hu et al. 2018).
+    """
+
+    def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
+        self._several(input_shape)
+        longest = tuple(max(sizes) for sizes in zip(*input_shape, strict=False))
+        fit = [all(n in (1, most) for n, most in zip(shape, longest, strict=False)) for shape in input_shape]
+        if not all(fit) or len(set(map(len, input_shape))) > 1:
+            return super().output_shape(input_shape)
+        return longest
 
     @jitted
     def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]

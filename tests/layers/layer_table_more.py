@@ -78,6 +78,7 @@ MERGES = [
     Row(Concatenate(), ((), (3,), ()), refused=((3, 1), ())),
     Row(Subtract(), ((3, 2), (3, 2)), refused=((2,), (2,), (2,))),
     Row(Multiply(), ((3, 2), (3, 2), (3, 2)), refused=((3,), (2,))),
+    Row(Multiply(), ((3, 2), (1, 2)), refused=((3, 2), (2,))),
     Row(Average(), ((4,), (4,), (4,)), refused=((3,), (2,))),
     Row(Maximum(), ((3, 2), (3, 2), (3, 2)), refused=((3,), (2,))),
     Row(Stack(), ((3, 2), (3, 2), (3, 2)), refused=((3,), (2,))),

@@ -96,6 +96,7 @@ TABLE: list[tuple[Layer, dict[str, Any], Any, np.ndarray]] = [
     (Add(), {}, (A, B, C), A + B + C),
     (Subtract(), {}, (A, B), A - B),
     (Multiply(), {}, (A, B, C), A * B * C),
+    (Multiply(), {}, (IMAGE, IMAGE[:, :1, :1]), IMAGE * IMAGE[:, :1, :1]),
     (Average(), {}, (A, B, C), (A + B + C) / 3),
     (Maximum(), {}, (A, B, C), np.max([A, B, C], axis=0)),
     (Stack(), {}, (A, B, C), np.stack([A, B, C], axis=1)),

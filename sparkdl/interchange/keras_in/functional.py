@@ -1,0 +1,116 @@
+"""Keras's functional models as graphs, or as networks where their layers stand in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sparkdl.graph import Graph, Same
+from sparkdl.interchange.keras_in.calls import Call, Tensor, tensors_of
+from sparkdl.interchange.keras_in.described import Described, Names, all_described, groups_of
+from sparkdl.interchange.keras_in.part import Part, Variable
+from sparkdl.layers.base import Layer, Shape
+from sparkdl.network import Network
+
+# A layer that reads rows of these shapes from these nodes when it is called so.
+Convert = Callable[[Described, Sequence[Any], Sequence[str], Call], Part]
+ASKED = ("query", "value", "key")  # names of arrays that a call may give by name, in the order that they are read
+
+
+def functional(config: Any, convert: Convert) -> Part:
+    """A model of any shape.
+
+    Parameters
+    ----------
+    config : dict
+    convert : callable
+        The part that a layer becomes.
+
+    Returns
+    -------
+    Part
+        A Graph, or a Network where every layer reads only the one before, and the variables of all layers.
+    """
+    if not isinstance(config, dict):
+        raise ValueError(f"config of a functional model must be a mapping, received {config!r:.60}.")
+    building = _Building(config, convert)
+    building.run()
+    ends = [building.node_of.get(tensor) for tensor in tensors_of(config.get("output_layers"))]
+    if not ends or None in ends:
+        raise ValueError("output_layers of the model names an output that no layer has; save the model again.")
+    return Part((_network(building.inputs, building.nodes, ends),), building.variables)
+
+
+class _Building:
+    """A graph that grows by one call of a layer after the other."""
+
+    def __init__(self, config: Mapping[str, Any], convert: Convert) -> None:
+        self._layers = {layer.name: layer for layer in all_described(config.get("layers"))}
+        self._convert, self._names, self._groups = convert, Names(), groups_of(self._layers.values())
+        self._first: dict[str, list[str]] = {}  # by layer, its nodes when it was first called
+        self._variables: dict[str, list[Variable]] = {}
+        self._shapes: dict[Tensor, Any] = {}
+        self.node_of: dict[Tensor, str] = {}
+        self.nodes: dict[str, tuple[Any, ...]] = {}
+        self.inputs: dict[str, Shape] = {}
+        for tensor in tensors_of(config.get("input_layers")):
+            shape = self._layers[tensor.layer].shape if tensor.layer in self._layers else None
+            if shape is None:
+                raise ValueError(f"input_layers of the model names {tensor.layer!r}, which has no shape of its own.")
+            self.node_of[tensor], self._shapes[tensor] = self._names.take(tensor.layer), shape
+            self.inputs[self.node_of[tensor]] = shape
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """In the order of the model's layers."""
+        return tuple(variable for name in self._layers for variable in self._variables.get(name, []))
+
+    def run(self) -> None:
+        """Every call, as soon as what it reads is there."""
+        ahead = [(layer, index) for layer in self._layers.values() for index in range(len(layer.calls))]
+        while ahead:
+            waiting = [(layer, index) for layer, index in ahead if not self._called(layer, index)]
+            if len(waiting) == len(ahead):
+                raise ValueError(f"Layer {waiting[0][0].name!r} reads what no layer puts out; save the model again.")
+            ahead = waiting
+
+    def _called(self, layer: Described, index: int) -> bool:
+        """Whether a call could be added."""
+        call = layer.calls[index]
+        tensors = [*call.tensors, *(call.named[name] for name in ASKED if name in call.named)]
+        if any(tensor not in self.node_of for tensor in tensors) or (index and layer.name not in self._first):
+            return False
+        if not tensors or set(call.named) - set(ASKED):
+            raise ValueError(
+                f"Layer {layer.name!r} ({layer.kind}) is called with {', '.join(call.named) or 'nothing'}, for which "
+                "there is no counterpart here; call it with what it reads alone and save the model again."
+            )
+        shapes, sources = [self._shapes[tensor] for tensor in tensors], [self.node_of[tensor] for tensor in tensors]
+        part = self._convert(layer, shapes, sources, call)
+        chosen = range(len(tensors)) if part.reads is None else part.reads
+        read: Any = tuple(shapes[at] for at in chosen) if len(chosen) > 1 else shapes[chosen[0]]
+        sources = [sources[at] for at in chosen]
+        made = self._names.of(layer, part)
+        for at, (name, one) in enumerate(made):
+            self.nodes[name] = (Same(self._first[layer.name][at]) if index else one, *sources)
+            read, sources = layer.after(one, read), [name]
+        if not index:
+            self._first[layer.name] = [name for name, _ in made]
+            self._variables[layer.name] = layer.placed(part, made[0][0], self._groups[layer.name]) if made else []
+        output = Tensor(layer.name, index, 0)
+        self.node_of[output], self._shapes[output] = sources[0], read
+        return True
+
+
+def _network(inputs: Mapping[str, Shape], nodes: Mapping[str, tuple[Any, ...]], outputs: Sequence[Any]) -> Layer:
+    """A Network where every node reads the one before alone, else a Graph."""
+    before, chain = list(inputs), list[Layer]()
+    for name, (layer, *sources) in nodes.items():
+        if isinstance(layer, Same) or sources != before:
+            return Graph(inputs, nodes, outputs)
+        chain.append(replace(layer, name=name))
+        before = [name]
+    if not chain or list(outputs) != before:
+        return Graph(inputs, nodes, outputs)
+    return Network(chain, input_shape=next(iter(inputs.values())))

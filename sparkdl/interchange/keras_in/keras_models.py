@@ -1,0 +1,81 @@
+"""A model of Keras as a network, and each layer of it as layers of ours, be it a model or a layer around another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sparkdl.interchange.keras_in.calls import Call
+from sparkdl.interchange.keras_in.described import Described, described
+from sparkdl.interchange.keras_in.functional import functional
+from sparkdl.interchange.keras_in.kinds import KINDS
+from sparkdl.interchange.keras_in.layer_config import LayerConfig
+from sparkdl.interchange.keras_in.part import Part
+from sparkdl.interchange.keras_in.sequential import sequential
+from sparkdl.layers import EachStep
+from sparkdl.layers.base import Shape
+
+GRAPHS = ("Functional", "Model")
+UNCALLED = Call([], {}, {})
+
+
+def converted(model: Any, version: int) -> Part:
+    """A whole model: a Network or a Graph, and its variables.
+
+    Parameters
+    ----------
+    model : dict
+        As Keras serializes it.
+    version : int
+        Of that Keras.
+
+    Raises
+    ------
+    ValueError
+        A layer or one of its options has no counterpart here; the message names it.
+    """
+    found = described(model)
+    if found.kind != "Sequential" and found.kind not in GRAPHS:
+        raise ValueError(
+            f"The model is a {found.kind}, of a class of its own whose code would have to run; build it as a "
+            "Sequential or functional model of Keras's layers and save that."
+        )
+    return _convert(version, found, [], (), UNCALLED)
+
+
+def _convert(version: int, layer: Described, shapes: Sequence[Shape], sources: Sequence[str], call: Call) -> Part:
+    """A layer, which the sentence on what is wrong with it names."""
+    own = partial(_convert, version)
+    if layer.kind == "Sequential":
+        part = sequential(layer.options, lambda one, shape: own(one, [shape], ("",), UNCALLED), *shapes)
+    elif layer.kind in GRAPHS:
+        part = functional(layer.options, own)
+    else:
+        config = LayerConfig(layer.kind, layer.name, layer.options, version, call.options, tuple(sources))
+        try:
+            part = _of_kind(config, shapes)
+            config.check_read()
+        except ValueError as error:
+            if repr(layer.name) in str(error):
+                raise
+            raise ValueError(f"Layer {layer.name!r} ({layer.kind}): {error}") from None
+    return layer.fixed(part)
+
+
+def _of_kind(config: LayerConfig, shapes: Sequence[Shape]) -> Part:
+    if config.kind in KINDS:
+        return KINDS[config.kind](config, shapes)
+    if config.kind != "TimeDistributed":
+        raise ValueError(
+            f"Layer {config.name!r} is a {config.kind}, which has no counterpart here; put layers in its place that "
+            "have one, and save the model again."
+        )
+    inner = described(config.get("layer"))
+    part = _convert(config.version, inner, [shapes[0][1:]], config.sources, UNCALLED)
+    if not part.layers:
+        return part
+    first, *others = part.layers
+    variables = tuple(variable.within("layer", "layer") for variable in part.variables)
+    return Part((EachStep([replace(first, name="layer"), *others]),), variables)

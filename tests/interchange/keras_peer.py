@@ -1,0 +1,222 @@
+"""Has Keras, in a process of its own, write models with random weights, what they read and what they put out.
+
+python keras_peer.py FOLDER TABLE writes, for each model of a table, NAME.keras, NAME.h5 and NAME.npz.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+IMAGE, STEPS, VECTOR = (6, 5, 4), (5, 4), (4,)
+ROWS = 3
+
+# By name: the shape of a row, and the layers, given keras.layers.
+LAYERS: dict[str, tuple[tuple[int, ...], Callable[[Any], list[Any]]]] = {
+    "activations": (VECTOR, lambda k: [k.Dense(4, activation=name) for name in ACTIVATIONS]),
+    "activation layers": (
+        IMAGE,
+        lambda k: [
+            *(k.Activation("tanh"), k.ReLU(), k.ReLU(6.0), k.ReLU(negative_slope=0.1), k.LeakyReLU(0.2), k.ELU(0.5)),
+            *(k.PReLU(shared_axes=[1, 2]), k.Activation("linear"), k.Softmax()),
+        ],
+    ),
+    "activation by a layer": (VECTOR, lambda k: [k.Dense(4, activation=k.LeakyReLU(0.4))]),
+    "slopes of a vector": (VECTOR, lambda k: [k.PReLU()]),
+    "dense over steps": (STEPS, lambda k: [k.Dense(3, "relu"), k.Dense(2, use_bias=False)]),
+    "dense over positions": (IMAGE, lambda k: [k.Dense(3)]),
+    "conv": (IMAGE, lambda k: [k.Conv2D(6, (3, 2), groups=2, activation="swish"), k.Conv2D(2, 1, use_bias=False)]),
+    "conv same": (IMAGE, lambda k: [k.Conv2D(3, 3, 2, "same"), k.Conv2D(2, 2, padding="same", dilation_rate=2)]),
+    "conv over time": (STEPS, lambda k: [k.Conv1D(3, 3, padding="causal", dilation_rate=2), k.Conv1D(2, 2, 2)]),
+    "conv of volumes": ((4, 3, 5, 2), lambda k: [k.Conv3D(3, 2, padding="same"), k.MaxPooling3D(2, padding="same")]),
+    "depthwise": (IMAGE, lambda k: [k.DepthwiseConv2D(3, 2, "same", depth_multiplier=2), k.DepthwiseConv2D(2)]),
+    "depthwise over time": (STEPS, lambda k: [k.DepthwiseConv1D(3, padding="same", depth_multiplier=3)]),
+    "separable": (IMAGE, lambda k: [k.SeparableConv2D(3, 3, 2, "same", depth_multiplier=2, activation="relu")]),
+    "separable over time": (STEPS, lambda k: [k.SeparableConv1D(3, 2, use_bias=False)]),
+    "transposed": (IMAGE, lambda k: [k.Conv2DTranspose(3, 3, 2, "same"), k.Conv2DTranspose(2, 2, 3)]),
+    "transposed wide": (IMAGE, lambda k: [k.Conv2DTranspose(3, (4, 3), 2, output_padding=(1, 0), activation="elu")]),
+    "transposed over time": (STEPS, lambda k: [k.Conv1DTranspose(3, 4, 2, "same"), k.Conv1DTranspose(2, 3, 2)]),
+    "pools": (IMAGE, lambda k: [k.MaxPooling2D(2, 1, "same"), k.AveragePooling2D((3, 2), padding="same")]),
+    "pools over time": (STEPS, lambda k: [k.MaxPooling1D(2, 1), k.AveragePooling1D(2, 2)]),
+    "mean of positions": (IMAGE, lambda k: [k.GlobalAveragePooling2D(keepdims=True), k.Conv2D(2, 1)]),
+    "greatest of positions": (IMAGE, lambda k: [k.GlobalMaxPooling2D()]),
+    "mean of steps": (STEPS, lambda k: [k.GlobalAveragePooling1D()]),
+    "greatest of steps": (STEPS, lambda k: [k.GlobalMaxPooling1D(keepdims=True)]),
+    "edges": (IMAGE, lambda k: [k.ZeroPadding2D(((0, 1), (2, 1))), k.Cropping2D(((1, 0), (0, 2))), k.ZeroPadding2D(1)]),
+    "edges over time": (STEPS, lambda k: [k.ZeroPadding1D((2, 1)), k.Cropping1D((0, 1)), k.UpSampling1D(2)]),
+    "more positions": (IMAGE, lambda k: [k.UpSampling2D((2, 3)), k.UpSampling2D(2, interpolation="bilinear")]),
+    "shapes": (IMAGE, lambda k: [k.Permute((3, 1, 2)), k.Reshape((8, -1)), k.Flatten(), k.RepeatVector(3)]),
+    "batch norm": (IMAGE, lambda k: [k.BatchNormalization(), k.BatchNormalization(scale=False, epsilon=0.1)]),
+    "batch norm frozen": (VECTOR, lambda k: [k.BatchNormalization(trainable=False), k.Dense(2, trainable=False)]),
+    "norms": (IMAGE, lambda k: [k.LayerNormalization(center=False), k.GroupNormalization(2), k.RMSNormalization()]),
+    "norms of instances": (IMAGE, lambda k: [k.GroupNormalization(-1, scale=False), k.UnitNormalization()]),
+    "rescaling": (IMAGE, lambda k: [k.Rescaling(0.5, 1.0), k.Rescaling([0.5, 2.0, 1.0, 3.0], [1.0, 2.0, 0.0, -1.0])]),
+    "normalization": (VECTOR, lambda k: [k.Normalization(mean=[0.0, 1, 2, 3], variance=[1.0, 0, 2, 4])]),
+    "normalization by one": (IMAGE, lambda k: [k.Normalization(mean=1.0, variance=4.0), k.Flatten()]),
+    "normalization learned": (STEPS, lambda k: [adapted(k.Normalization(name="columns")), k.Dense(2)]),
+    "noise": (
+        IMAGE,
+        lambda k: [
+            *(k.Dropout(0.2), k.Dropout(0.2, noise_shape=(None, 1, 1, 1)), k.SpatialDropout2D(0.1)),
+            *(k.GaussianNoise(0.1), k.GaussianDropout(0.1), k.AlphaDropout(0.1), k.ActivityRegularization(0.1)),
+        ],
+    ),
+    "lstm": (STEPS, lambda k: [k.LSTM(3, return_sequences=True, dropout=0.1), k.LSTM(2, use_bias=False)]),
+    "gru": (STEPS, lambda k: [k.GRU(3, return_sequences=True), k.GRU(2, reset_after=False)]),
+    "simple rnn": (STEPS, lambda k: [k.SimpleRNN(3, "relu", return_sequences=True), k.SimpleRNN(2, go_backwards=True)]),
+    "bidirectional": (
+        STEPS,
+        lambda k: [k.Bidirectional(k.LSTM(3, return_sequences=True)), k.Bidirectional(k.GRU(2), merge_mode="ave")],
+    ),
+    "each step": (
+        (3, *IMAGE),
+        lambda k: [k.TimeDistributed(k.Conv2D(2, 2, activation="relu")), k.TimeDistributed(k.Flatten())],
+    ),
+}  # fmt: skip
+ACTIVATIONS = (
+    *("relu", "relu6", "elu", "selu", "gelu", "silu", "sigmoid", "tanh", "softplus", "hard_sigmoid", "leaky_relu"),
+    *("linear", "softmax"),
+)
+
+
+def adapted(layer: Any) -> Any:
+    """A Normalization that has seen rows, one column of which never changes."""
+    rows = np.random.default_rng(1).normal(3, 2, (20, *STEPS))
+    rows[..., 1] = 7
+    layer.adapt(rows)
+    return layer
+
+
+def merging(keras: Any) -> Any:
+    k, (one, other) = keras.layers, [keras.Input(VECTOR, name=name) for name in ("one", "other")]
+    merged = [k.Add()([one, other]), k.Subtract()([one, other]), k.Multiply()([one, other]), one + other]
+    merged += [k.Average()([one, other]), k.Maximum()([one, other]), k.Dot(1, normalize=True)([one, other])]
+    return keras.Model([one, other], [k.Concatenate()(merged), k.Dot(-1)([one, other])])
+
+
+def squeeze_and_excite(keras: Any) -> Any:
+    k, x = keras.layers, keras.Input(IMAGE)
+    factors = k.Reshape((1, 1, 4))(k.GlobalAveragePooling2D()(x))
+    return keras.Model(x, k.Multiply()([x, k.Conv2D(4, 1, activation="sigmoid")(factors)]))
+
+
+def shared(keras: Any) -> Any:
+    """A layer that is called three times, once behind a layer that it is listed before, and a name with a dot."""
+    k, (one, other) = keras.layers, [keras.Input(VECTOR, name=name) for name in ("one", "two.5")]
+    both = k.Dense(4, "relu", name="shared.dense")
+    again = both(k.Dense(4, name="between")(both(one)))
+    return keras.Model([one, other], k.Add(name="sum")([again, both(other)]))
+
+
+def nested(keras: Any) -> Any:
+    """Models within a model, one of them frozen in part and called twice."""
+    k = keras.layers
+    inner = keras.Sequential([keras.Input(VECTOR), k.BatchNormalization(), k.Dense(4, trainable=False)], name="inner")
+    inner.add(k.Dense(4, "tanh"))
+    a, b = keras.Input(VECTOR, name="a"), keras.Input(VECTOR, name="b")
+    two = keras.Model([a, b], k.Concatenate()([k.Dense(2)(a), k.BatchNormalization()(b)]), name="two")
+    x, y = keras.Input(VECTOR, name="x"), keras.Input(VECTOR, name="y")
+    return keras.Model([x, y], k.Dense(2)(two([inner(x), inner(y)])))
+
+
+def embedded(keras: Any) -> Any:
+    k, words, kind = keras.layers, keras.Input((5,), name="words"), keras.Input((), name="kind")
+    steps = k.LSTM(3)(k.Embedding(7, 4)(words))
+    return keras.Model([words, kind], k.Concatenate()([steps, k.Embedding(6, 2)(kind)]))
+
+
+def attending(keras: Any) -> Any:
+    k, x, others = keras.layers, keras.Input(STEPS, name="x"), keras.Input((7, 3), name="others")
+    own = k.MultiHeadAttention(2, 3)(x, x, use_causal_mask=True)
+    y = k.LayerNormalization()(k.Add()([x, own]))
+    return keras.Model([x, others], k.MultiHeadAttention(2, 2, use_bias=False)(query=y, value=others))
+
+
+def of_any_length(keras: Any) -> Any:
+    k, x = keras.layers, keras.Input((None, 4))
+    steps = k.Bidirectional(k.LSTM(3, return_sequences=True))(k.Conv1D(3, 3, padding="same")(k.Dense(3)(x)))
+    ends = [k.Bidirectional(k.GRU(2))(steps), k.GlobalAveragePooling1D()(steps), k.GlobalMaxPooling1D()(steps)]
+    return keras.Model(x, k.Concatenate()(ends))
+
+
+def row_of_layers(keras: Any) -> Any:
+    k, x = keras.layers, keras.Input(IMAGE)
+    return keras.Model(
+        x,
+        k.Dense(3, "softmax", name="predictions")(
+            k.Flatten(name="flat")(k.Conv2D(2, 2, activation="relu", name="conv")(x))
+        ),
+    )
+
+
+def by_name(*models: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
+    return {model.__name__: model for model in models}
+
+
+def application(name: str, **options: Any) -> Callable[[Any], Any]:
+    options = {"input_shape": (32, 32, 3), "weights": None, "classes": 5, "classifier_activation": None, **options}
+    return lambda keras: getattr(keras.applications, name)(**options)
+
+
+APPLICATIONS: dict[str, Callable[[Any], Any]] = {
+    "EfficientNetB0": application("EfficientNetB0"),
+    "MobileNetV2": application("MobileNetV2", alpha=0.35, classifier_activation="softmax"),
+    "ResNet50": application("ResNet50"),
+    "VGG16": application(
+        "VGG16", include_top=False, pooling="avg"
+    ),  # a dense layer alone would have 17,000,000 weights
+}
+
+
+def sequential(row: tuple[int, ...], layers: Callable[[Any], list[Any]]) -> Callable[[Any], Any]:
+    return lambda keras: keras.Sequential([keras.Input(row), *layers(keras.layers)])
+
+
+TABLES: dict[str, Mapping[str, Callable[[Any], Any]]] = {
+    "layers": {name: sequential(*row) for name, row in LAYERS.items()},
+    "models": by_name(merging, squeeze_and_excite, shared, nested, row_of_layers),
+    "sequences": by_name(embedded, attending, of_any_length),
+    "applications": APPLICATIONS,
+}
+
+
+def draw(model: Any, rng: np.random.Generator) -> None:
+    """Other weights than new ones, in which a scale is 1 and a bias 0; variances and scales stay positive."""
+    for variable in model.weights:
+        if variable.dtype.startswith("float"):
+            values = np.array(variable)
+            if values.ndim < 2 or not values.any():  # kernels are random already
+                values = values + rng.normal(0, 0.1, values.shape)
+            variable.assign(abs(values) if variable.name in ("moving_variance", "gamma") else values)
+
+
+def main(folder: Path, table: str) -> None:
+    os.environ["KERAS_BACKEND"] = "numpy"  # compiles nothing
+    warnings.simplefilter("ignore")
+    import keras
+
+    for name, build in TABLES[table].items():
+        model, rng = build(keras), np.random.default_rng(0)
+        if "learned" not in name:
+            draw(model, rng)
+        shapes = [(ROWS, *(4 if size is None else size for size in x.shape[1:])) for x in model.inputs]
+        integers = name == "embedded"
+        inputs = [
+            rng.integers(0, 6, shape) if integers else rng.normal(size=shape).astype("float32") for shape in shapes
+        ]
+        outputs = model(inputs if len(inputs) > 1 else inputs[0])
+        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        arrays = {f"x{at}": x for at, x in enumerate(inputs)} | {f"y{at}": np.array(y) for at, y in enumerate(outputs)}
+        np.savez(folder / f"{name}.npz", **arrays)
+        for ending in ("keras", "h5"):
+            model.save(folder / f"{name}.{ending}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
