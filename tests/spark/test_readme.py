@@ -41,6 +41,7 @@ PAGES = [
             "text",
             "series",
             "weights",
+            "other-formats",
         )
     ),
 ]
@@ -54,6 +55,7 @@ WRITTEN = (
     "model.safetensors",
     "tuned.safetensors",
     "resnet18.safetensors",
+    "model.onnx",
 )
 
 
@@ -74,7 +76,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
     first, example, frame, tuned, long_run, evaluated, queried, own, alone, *last = printed
-    drawn, tabled, stepped, read, forecast, loaded = last
+    drawn, tabled, stepped, read, forecast, loaded, imported = last
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -105,6 +107,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert [line for line in forecast if "|" in line][-1].count("2024-01-1") == 1
     # Three epochs; the first layers of a network with weights, and the shape of a kernel; numbers of a text's vector.
     assert loaded[0].count(",") == 2 and loaded[1:] == ["('rescaled', 'normalized', 'conv1') (512, 5)", "32"]
+    assert imported[-1].count(",") == 1  # of two epochs
 
 
 def test_every_page_with_code_is_run() -> None:
