@@ -8,7 +8,7 @@ every kind of process the largest is watched, 50 times a second: the driver's Py
 ("task"), and the processes in which workers train ("training"). All is done by a network of 0.1 MB first: figures are
 what the large one takes above that, divided by its weights.
 
-What the JVM holds is mostly garbage that its collector has let stand, up to a heap of 4 GB.
+The JVM's heap may grow to 4 GB before its collector must clear it, so what it holds is no measure of what it needs.
 
 Figures: `driver_fit`, `jvm_fit`, `task_fit`, `training_fit`, and so on for checkpoint, save, load and transform.
 `training` holds by plain SGD the weights, their gradient, what is exchanged of it, and the results.

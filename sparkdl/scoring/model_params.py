@@ -40,7 +40,6 @@ READ = {
     "deviceType": _Param((str,), "auto", ("auto", "cpu", "gpu")),
 }
 # The others: how a fit runs, and labels.
-# The others: how a fit runs, and labels.
 NOT_READ = {
     "checkpointDir",
     "checkpointInterval",
@@ -61,8 +60,10 @@ NOT_READ = {
     "progress",
     "seed",
     "stepSize",
+    "stepSizeFactors",
     "tol",
     "truncated",
+    "unfreezeAfter",
     "validationIndicatorCol",
     "weightCol",
     "workerLogs",
