@@ -4,8 +4,8 @@
 
 Prints the table of docs/ready-networks.md. Timed is the forward pass of 8 rows in float32 on one core, texts and other
 rows of any length having 128 steps; PyTorch's network is the same, put together of its own modules or Hugging Face's,
-channels last, under `inference_mode`. Both take turns; medians. Memory is as a fit's workers have it (see
-`layers_machine.limit`).
+channels last, under `inference_mode`. Both must come to the same numbers before the clock runs; then they take turns;
+medians. Memory is as a fit's workers have it (see `layers_machine.limit`).
 
 Figures: for each network that PyTorch has here, `<name>_row_ms`, `<name>_torch_row_ms` and `<name>_over_torch`, ours
 over theirs; for the others the first alone.
@@ -53,6 +53,9 @@ def calls(ready: Ready, torch: bool) -> Calls:
         from contestants.ready_torch import peer
 
         found["torch"] = peer(ready, network, weights, next(iter(given.values())))
+        ours, theirs = found["ours"](), np.asarray(found["torch"]())
+        ours = np.asarray(ours.values if isinstance(ours, Ragged) else ours)
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4 * max(1.0, np.abs(theirs).max()))
     return found
 
 

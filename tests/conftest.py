@@ -170,6 +170,7 @@ SLOW = (
     "tests/spark/test_persistence.py::test_models_come_back_from_within_others",
     "tests/spark/test_predictor.py::test_of_a_pipeline",
     "tests/spark/test_predictor.py::test_so_it_does",
+    "tests/spark/test_pretrained_network.py",
     "tests/spark/test_python_workers.py::test_other_daemons",
     "tests/spark/test_quickstart.py",
     "tests/spark/test_ragged.py",

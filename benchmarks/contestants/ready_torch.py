@@ -33,9 +33,18 @@ def peer(ready: Ready, network: Network | Graph, weights: Any, x: Any) -> Callab
 
     def forward() -> Any:
         with torch.inference_mode():
-            return model(values)
+            return _result(model(values))
 
     return forward
+
+
+def _result(made: Any) -> torch.Tensor:
+    """Scores of classes or words; a vector of each text."""
+    if isinstance(made, torch.Tensor):
+        return made
+    named: dict[str, torch.Tensor | None] = dict(made)
+    found = named.get("logits", named.get("pooler_output"))
+    return named["last_hidden_state"][:, 0] if found is None else found  # type: ignore[index]
 
 
 def _of_hugging_face(ready: Ready, network: Network | Graph, weights: Any) -> Any:
