@@ -35,13 +35,13 @@ PAGES = [
             "inference",
             "own-layers",
             "without-spark",
+            "other-formats",
             "building-blocks",
             "tables",
             "sequences",
             "text",
             "series",
             "weights",
-            "other-formats",
         )
     ),
 ]
@@ -75,8 +75,8 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
                 block = block.replace(f'"{name}"', f'"{tmp_path / name}"')
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
-    first, example, frame, tuned, long_run, evaluated, queried, own, alone, *last = printed
-    drawn, tabled, stepped, read, forecast, loaded, imported = last
+    first, example, frame, tuned, long_run, evaluated, queried, own, alone, imported, *last = printed
+    drawn, tabled, stepped, read, forecast, loaded = last
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
