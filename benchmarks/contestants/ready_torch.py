@@ -60,5 +60,6 @@ def _of_hugging_face(ready: Ready, network: Network | Graph, weights: Any) -> An
     if settings["model_type"] == "vit":
         config.num_labels, config.layer_norm_eps = 1000, 1e-6
     with TemporaryDirectory(prefix="sparkdl-ready-") as folder:
+        transformers.GenerationConfig().save_pretrained(folder)  # asked for of those that write texts
         save_weights(Path(folder) / "model.safetensors", weights, network, names="huggingface")
         return kind.from_pretrained(folder, config=config)
