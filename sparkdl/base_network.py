@@ -14,6 +14,7 @@ import jax
 from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.drawing import boxes, figure, mermaid
 from sparkdl.generation import Generating
+from sparkdl.layer_paths import stands_for
 from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.composite import Leaf, own_shape
 from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
@@ -149,7 +150,7 @@ class BaseNetwork(Generating):
             such as "body/conv_0".
         until : str, optional
             Freeze this layer, too, and all that it depends on. "layer3" is the last of "layer3_0", "layer3_1" and so
-            on, if there is no layer of that very name.
+            on, as of `stepSizeFactors`, if there is no layer of that very name.
 
         Raises
         ------
@@ -244,10 +245,9 @@ class BaseNetwork(Generating):
         return onnx_model(self, self.input_shapes, self.output_names, weights, opset)
 
     def _last_of(self, name: str) -> str:
-        """The layer of that name, or the last of those that are numbered after it from 0 on."""
-        found = [own for own in self.names if own.startswith(f"{name}_")]
-        numbered = found == [f"{name}_{number}" for number in range(len(found))]
-        return found[-1] if found and numbered and name not in self.names else name
+        """The layer of that name, or the last that it stands for by its number."""
+        found = [own for own in self.names if stands_for(name, own)]
+        return found[-1] if found and name not in self.names else name
 
     def _needed(self, names: list[str]) -> set[str]:
         """These layers, and all that they depend on, be it for its weights alone.
