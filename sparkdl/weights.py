@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import math
+import os
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import Any
 
 import jax
-import numpy as np
 
 from sparkdl.layers.base import Weights
+from sparkdl.tensor_file import decoded, encoded, read_tensors, write_tensors
 
 
 def count_weights(weights: Weights) -> int:
@@ -45,24 +45,21 @@ def updated(weights: Weights, part: Weights) -> Weights:
     return {**weights, **changed}
 
 
-def write_weights(file: BinaryIO, weights: Weights) -> None:
-    """Write an npz archive, by the arrays' paths; for files that do not outlive their fit, or bytes on their way."""
-    np.savez(file, **dict(named_arrays(weights)))
+def write_weights(path: str | os.PathLike[str], weights: Weights) -> None:
+    """Write a safetensors file, by the arrays' paths; for one that does not outlive its fit."""
+    write_tensors(path, dict(named_arrays(weights)))
 
 
-def read_weights(file: BinaryIO) -> Weights:
-    """The weights that `write_weights` wrote; nothing is unpickled."""
-    with np.load(file, allow_pickle=False) as arrays:
-        return nested_weights(dict(arrays))
+def read_weights(path: str | os.PathLike[str]) -> Weights:
+    """The weights that `write_weights` wrote, mapped to memory."""
+    return nested_weights(read_tensors(path).arrays)
 
 
 def weights_to_bytes(weights: Weights) -> bytes:
     """What `write_weights` writes."""
-    buffer = io.BytesIO()
-    write_weights(buffer, weights)
-    return buffer.getvalue()
+    return b"".join(encoded(dict(named_arrays(weights)), {}))
 
 
-def weights_from_bytes(data: bytes) -> Weights:
-    """The weights of `weights_to_bytes`."""
-    return read_weights(io.BytesIO(data))
+def weights_from_bytes(data: bytes | bytearray) -> Weights:
+    """The weights of `weights_to_bytes`, as views of the bytes."""
+    return nested_weights(decoded(data, "What should be weights").arrays)

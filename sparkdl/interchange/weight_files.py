@@ -15,10 +15,10 @@ from sparkdl.base_network import BaseNetwork
 from sparkdl.interchange.hugging_face_names import hugging_face
 from sparkdl.interchange.layouts import AS_IT_IS
 from sparkdl.interchange.links import Link, Table
-from sparkdl.interchange.tensor_file import read_tensors, write_tensors
 from sparkdl.interchange.torch_names import timm, torchvision
 from sparkdl.layers import Normalization
 from sparkdl.layers.base import Weights
+from sparkdl.tensor_file import read_tensors, write_tensors
 from sparkdl.transfer import started_from
 from sparkdl.weights import named_arrays, nested_weights
 

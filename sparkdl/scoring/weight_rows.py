@@ -17,7 +17,7 @@ from sparkdl.layers.base import Weights
 from sparkdl.weights import named_arrays, nested_weights
 
 PART_BYTES = 4 << 20  # of one row
-FILE_BYTES = 32 << 20  # of the rows of one table, which becomes one file
+FILE_BYTES = 32 << 20  # of the rows of one list, which becomes one file
 CODECS = {"UNCOMPRESSED", "SNAPPY"}  # of files; format 1 had the latter, of whose bytes at most 21 come
 INFLATION = 64  # times its size that a file may hold, beyond FILE_BYTES
 SCHEMA = pa.schema(
@@ -31,21 +31,21 @@ SCHEMA = pa.schema(
 )
 
 
-def tables(weights: Weights) -> Iterator[pa.Table]:
-    """The weights as rows of `SCHEMA`, each table of them with at most FILE_BYTES of data or a single row."""
+def cut(weights: Weights) -> Iterator[list[dict[str, Any]]]:
+    """The weights as rows of `SCHEMA`, in lists with at most FILE_BYTES of data or a single row."""
     kept: list[dict[str, Any]] = []
     size = 0
     for row in _rows(weights):
         if kept and size + len(row["data"]) > FILE_BYTES:
-            yield pa.Table.from_pylist(kept, SCHEMA)
+            yield kept
             kept, size = [], 0
         kept.append(row)
         size += len(row["data"])
-    yield pa.Table.from_pylist(kept, SCHEMA)
+    yield kept
 
 
 def assembled(files: Iterable[bytes], most: float = math.inf) -> Weights:
-    """The weights that `tables` cut, from Parquet files of its rows.
+    """The weights that were `cut`, from Parquet files of its rows.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def assembled(files: Iterable[bytes], most: float = math.inf) -> Weights:
             raise ValueError("the rows of weights hold more than the network's.")
     arrays = {}
     for name in sorted(pieces):
-        rows = sorted(pieces[name], key=lambda row: row["part"])
+        rows = sorted(pieces.pop(name), key=lambda row: row["part"])  # so that all is there about once
         if [row["part"] for row in rows] != list(range(len(rows))):
             raise ValueError(f"weight {name!r} has parts {[row['part'] for row in rows]} instead of each one once.")
         shape, kind = rows[0]["shape"], np.dtype(rows[0]["dtype"])
@@ -83,7 +83,7 @@ def _read(content: bytes) -> Iterator[dict[str, Any]]:
     Raises
     ------
     ValueError
-        There is more in it than `tables` puts into one, or it is of a compression of which too much can come.
+        There is more in it than `cut` puts into one, or it is of a compression of which too much can come.
     """
     file = parquet.ParquetFile(pa.BufferReader(content))
     groups = [file.metadata.row_group(at) for at in range(file.metadata.num_row_groups)]
@@ -106,20 +106,21 @@ def digest(weights: Weights) -> str:
     total = hashlib.sha256()
     for name, array in sorted(named_arrays(weights), key=lambda item: item[0]):
         total.update(json.dumps([name, array.dtype.name, list(array.shape)]).encode())
-        total.update(_little_endian(array).tobytes())
+        total.update(_bytes_of(array))
     return total.hexdigest()
 
 
 def _rows(weights: Weights) -> Iterator[dict[str, Any]]:
     for name, array in named_arrays(weights):
-        data = _little_endian(array).tobytes()
+        data = _bytes_of(array)
         for part in range(max(1, math.ceil(len(data) / PART_BYTES))):
-            piece = data[part * PART_BYTES : (part + 1) * PART_BYTES]
+            piece = bytes(data[part * PART_BYTES : (part + 1) * PART_BYTES])
             yield {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "part": part, "data": piece}
 
 
-def _little_endian(array: Any) -> np.ndarray[Any, Any]:
-    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+def _bytes_of(array: Any) -> memoryview:
+    """Little-endian, in C order."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
 def read_only(weights: Weights) -> Weights:

@@ -24,8 +24,8 @@ from sparkdl.training.records import pulse
 
 HEARTBEAT_SECONDS = 2.0
 PROCESS_NAME = "sparkdl-worker"
-TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.npz"
-INITIAL = "initial-{}.npz"  # by number of the run
+TRAINING, VALIDATION, WEIGHTS = "training.arrow", "validation.arrow", "weights.safetensors"
+INITIAL = "initial-{}.safetensors"  # by number of the run
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Job:
     trainings : list of dict
         A `Training` as JSON for every run on these rows; all compute in the same dtype.
     directory : str
-        Where the worker finds its shards, `training.arrow` and `validation.arrow`, and leaves `weights.npz`, whose
-        names start with the number of the run; perhaps `initial-N.npz`, weights that run N starts from.
+        Where the worker finds its shards, `training.arrow` and `validation.arrow`, and perhaps `initial-N.safetensors`,
+        weights that run N starts from; and leaves `weights.safetensors`, whose names start with the number of the run.
     rank : int
     rows, validation_rows : list of int
         Rows in every worker's shards, in the order of ranks.
@@ -113,9 +113,7 @@ def run(job: Job, events: Events) -> None:
     initial = [_initial(directory / INITIAL.format(number)) for number in range(len(plans))]
     results = train_all(plans, shares[0], shares[1], mesh, report, initial)
     if job.rank == 0:
-        every = {str(number): run.weights for number, run in enumerate(results)}
-        with (directory / WEIGHTS).open("wb") as file:
-            write_weights(file, every)
+        write_weights(directory / WEIGHTS, {str(number): run.weights for number, run in enumerate(results)})
     if len(job.addresses) > 1:
         jax.distributed.shutdown()
     told = [
@@ -135,10 +133,7 @@ def _initial(path: Path) -> dict[str, Any] | None:
     """The weights to start from, if there are any."""
     from sparkdl.weights import read_weights
 
-    if not path.exists():
-        return None
-    with path.open("rb") as file:
-        return read_weights(file)
+    return read_weights(path) if path.exists() else None
 
 
 def main(directory: str) -> None:

@@ -14,8 +14,8 @@ from attention_peers import ragged
 
 from sparkdl import Graph, Network, models, training
 from sparkdl.interchange import load_weights, save_weights
-from sparkdl.interchange.tensor_file import read_tensors, write_tensors
 from sparkdl.layers import AvgPool, Conv, Dense, Embedding, Flatten, Normalization, Relu, Rescale
+from sparkdl.tensor_file import read_tensors, write_tensors
 from sparkdl.weights import named_arrays
 
 BOTTLENECKS = models.resnet((64, 64, 3), 5, (1, 2), 8, bottleneck=True, small=False)

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from sparkdl.scoring import weight_rows
-from sparkdl.scoring.weight_rows import SCHEMA, assembled, tables
+from sparkdl.scoring.weight_rows import SCHEMA, assembled, cut
 
 MB = 1 << 20
 WEIGHTS = {"dense": {"kernel": np.arange(60.0, dtype=np.float32).reshape(4, 15), "bias": np.zeros(15, np.float32)}}
@@ -32,7 +32,9 @@ def bomb(rows: int, size: int, **options: Any) -> bytes:
 
 @pytest.mark.parametrize("compression", ["none", "snappy"])
 def test_weights_come_back_from_a_file_of_either_format(compression: str) -> None:
-    found = assembled([file_of(table, compression=compression) for table in tables(WEIGHTS)], most=75 * 4)
+    found = assembled(
+        [file_of(pa.Table.from_pylist(rows, SCHEMA), compression=compression) for rows in cut(WEIGHTS)], most=75 * 4
+    )
     assert list(found) == ["dense"]
     for name, array in WEIGHTS["dense"].items():
         assert (found["dense"][name].dtype, found["dense"][name].tolist()) == (array.dtype, array.tolist())

@@ -16,8 +16,8 @@ from spark_cases import FEATURES, LAYERS, NETWORK, a_model, arrays, table
 
 from sparkdl import DeepClassifier, Featurizer, Graph, Network, models, register_function
 from sparkdl.interchange import save_weights
-from sparkdl.interchange.tensor_file import write_tensors
 from sparkdl.layers import Add, Conv, Dense, Flatten, Normalization, Relu
+from sparkdl.tensor_file import write_tensors
 from sparkdl.weights import named_arrays, nested_weights
 
 DENSE = Network([*LAYERS[:1], Dense(5, name="first"), *LAYERS[2:]], input_shape=(4,))

@@ -26,7 +26,7 @@ META = {"epoch": 3, "step": 120, "best": math.inf, "rng": {"names": ["a", 0.1]},
 
 @pytest.fixture(scope="module")
 def data() -> bytes:
-    return encode(META, ARRAYS)
+    return b"".join(encode(META, ARRAYS))
 
 
 def test_what_is_encoded_is_decoded_bit_by_bit(data: bytes) -> None:
@@ -42,7 +42,7 @@ def test_what_is_encoded_is_decoded_bit_by_bit(data: bytes) -> None:
 
 
 def test_a_checkpoint_without_arrays_is_one() -> None:
-    assert decode(encode({}, {})) == ({}, {})
+    assert decode(b"".join(encode({}, {}))) == ({}, {})
 
 
 def test_a_file_is_safetensors(data: bytes) -> None:

@@ -129,7 +129,10 @@ def test_runs_in_one_directory_do_not_mix(tmp_path: Path) -> None:
         (lambda path: path.write_bytes(b""), "This checkpoint is truncated"),
         (lambda path: path.write_bytes(path.read_bytes()[:-5] + b"wrong"), "This checkpoint is damaged"),
         (lambda path: path.write_bytes(b"something else"), "This is no checkpoint of sparkdl"),
-        (lambda path: path.write_bytes(encode({"fingerprint": OTHER}, {})), "It belongs to another run, with the fing"),
+        (
+            lambda path: path.write_bytes(b"".join(encode({"fingerprint": OTHER}, {}))),
+            "It belongs to another run, with the fing",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_passed_over_with_a_note(tmp_path: Path, spoil: Any, reason: str) -> None:

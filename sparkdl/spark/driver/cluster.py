@@ -19,7 +19,7 @@ from sparkdl.spark.driver.interpreter import check_interpreter, complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
 from sparkdl.spark.driver.preparation import Prepared
 from sparkdl.spark.driver.remote import driver_address, local_slots, registered_slots, release, setting, shared
-from sparkdl.spark.driver.result_bytes import check_returned, excess_in
+from sparkdl.spark.driver.result_bytes import check_returned, excess_in, returning_tasks
 from sparkdl.spark.driver.security import asked_to_protect, check_encryption
 from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.driver.shortage import ended_by_shortage, exhaustion_in, shortage_in
@@ -167,7 +167,8 @@ def fit(
             even=not asked_to_protect(session),
         )
         # Spark aborts a job whose last stage is a failed barrier stage, but tries again one that feeds a shuffle.
-        results = rows.mapInArrow(partial(run_task, plan=task), RESULT_SCHEMA, barrier=True).repartition(1)
+        results = rows.mapInArrow(partial(run_task, plan=task), RESULT_SCHEMA, barrier=True)
+        results = results.repartition(returning_tasks(plans), "number")
         try:
             records, data = _collected(results)
         except Exception as error:

@@ -18,6 +18,7 @@ from sparkdl.training.options import Training
 SETTING, DEFAULT = "spark.driver.maxResultSize", "1g"
 ARRAY_BYTES = 512  # at most, of an array's headers in an archive
 RESULT_BYTES = 9 << 10  # of a job's result besides the weights of a short fit
+TASK_BYTES = 32 << 20  # that one task brings, or some more
 UNITS = "bkmgtp"
 
 
@@ -34,15 +35,24 @@ def most_bytes(session: SparkSession) -> float:
     return (int(number) << 10 * UNITS.index(unit or "b")) or math.inf
 
 
+def returning_tasks(plans: Sequence[Training]) -> int:
+    """How many tasks are to bring the weights of these fits: Spark holds what a task brings several times over."""
+    return 1 + _of_all(plans) // TASK_BYTES
+
+
 def check_returned(session: SparkSession, plans: Sequence[Training]) -> None:
     """ValueError if the weights of these fits, trained in one job, are more than Spark would let them bring."""
-    size = sum(returned_bytes(plan.network, plan.dtype) for plan in plans) + RESULT_BYTES
+    size = _of_all(plans) + RESULT_BYTES
     if size > most_bytes(session):
         raise ValueError(
             f"The network's weights take {size / (1 << 20):,.2f} MiB, but {SETTING} is "
             f"{setting(session, SETTING, DEFAULT)}, so that Spark would drop them after training; start the session "
             "with more, or with 0 for no limit, and with a spark.driver.memory that holds them."
         )
+
+
+def _of_all(plans: Sequence[Training]) -> int:
+    return sum(returned_bytes(plan.network, plan.dtype) for plan in plans)
 
 
 def excess_in(text: str) -> str | None:

@@ -26,7 +26,7 @@ from sparkdl.scoring.saved_stage import (
     short,
     verified_weights,
 )
-from sparkdl.scoring.weight_rows import digest, read_only, tables
+from sparkdl.scoring.weight_rows import SCHEMA, cut, digest, read_only
 from sparkdl.weights import count_weights
 
 TEXT_BYTES = 1 << 30  # more than any tokenizer's JSON has
@@ -79,10 +79,10 @@ class StageWriter(MLWriter):
         }
         weights = getattr(stage, "_weights", None)
         if weights is not None:
-            for table in tables(weights):
+            for rows in cut(weights):
                 # As rows: from Arrow, Spark cuts none where arrow.maxRecordsPerBatch is 0, "no limit".
-                rows = session.createDataFrame(table.to_pylist(), from_arrow_schema(table.schema)).coalesce(1)
-                rows.write.mode("append").option("compression", "none").parquet(f"{path}/weights")
+                frame = session.createDataFrame(rows, from_arrow_schema(SCHEMA)).coalesce(1)
+                frame.write.mode("append").option("compression", "none").parquet(f"{path}/weights")
             files = session.read.format("binaryFile").load(f"{path}/weights").selectExpr("path", "sha2(content, 256)")
             metadata["weightsDigest"] = digest(weights)
             metadata["weightsFiles"] = {file.rsplit("/", 1)[1]: hashed for file, hashed in files.collect()}

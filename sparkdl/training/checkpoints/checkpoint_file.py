@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparkdl.interchange.tensor_file import decoded, encoded
+from sparkdl.tensor_file import decoded, encoded
 
 FORMAT = 1  # of a file; a reader refuses what was written in a newer one
 
@@ -21,8 +21,8 @@ _START = b'{"__metadata__":{"sparkdl_checkpoint":"'
 _NO_DIGEST = b"0" * 64
 
 
-def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """The bytes of a checkpoint.
+def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[bytes | memoryview]:
+    """The bytes of a checkpoint, in parts: its beginning, and each array, of which it makes no copy.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ def encode(meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) 
     text = {"sparkdl_checkpoint": str(FORMAT), "sha256": _NO_DIGEST.decode(), "size": str(size)}
     length, header, *parts = encoded(arrays, {**text, "meta": json.dumps(meta)})
     digest = _sha256(length, header, *parts)
-    return b"".join([length, bytes(header).replace(_NO_DIGEST, digest, 1), *parts])
+    return [length, bytes(header).replace(_NO_DIGEST, digest, 1), *parts]
 
 
 def decode(data: bytes) -> tuple[dict[str, Any], Arrays]:
-    """The metadata and arrays that `encode` was given, equal to the bit.
+    """The metadata and arrays whose bytes `encode` gave, equal to the bit.
 
     Raises
     ------

@@ -284,7 +284,7 @@ class CheckpointFolder:
                 file, meta, arrays = self._waiting.pop(0)
             try:
                 folder = self._open()
-                folder.write(file.name, encode(meta, arrays))
+                folder.write(file.name, *encode(meta, arrays))
             except Exception as error:
                 with self._changed:
                     self._trouble("could not be written", f"{file.name}, because of {error}")

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pyarrow import fs
@@ -19,6 +19,7 @@ from pyarrow import fs
 from sparkdl.file_systems import open_filesystem
 
 Value = TypeVar("Value")
+Bytes = bytes | memoryview
 
 # Names with a leading dot are hidden from Spark and Hadoop too. They tell the writer: its machine and its process id.
 TEMPORARY = re.compile(r"\.sparkdl-(?:([0-9a-f]{8})-(\d+)-[0-9a-f]{12}|.+)\.tmp")
@@ -49,20 +50,21 @@ class Folder:
         with self._filesystem.open_input_file(self._path(name)) as file:
             return file.read()
 
-    def write(self, name: str, data: bytes) -> None:
-        """Put a file in place as a whole, over one of that name: others see all of the new one or none of it.
+    def write(self, name: str, *parts: Bytes) -> None:
+        """Put a file of these parts in place as a whole, over one of that name: others see all of it or none of it.
 
         Raises
         ------
         OSError
             The file system acknowledged it but does not have all of it, or the file system's own.
         """
-        self._place(name, data)
+        self._place(name, parts)
         info = self._filesystem.get_file_info(self._path(name))
         if info.type == fs.FileType.NotFound:
             raise OSError(f"the file system acknowledged {name}, which is not there")
-        if info.size is not None and info.size != len(data):
-            raise OSError(f"the file system acknowledged {name}, but holds {info.size} of its {len(data)} bytes")
+        size = sum(map(len, parts))
+        if info.size is not None and info.size != size:
+            raise OSError(f"the file system acknowledged {name}, but holds {info.size} of its {size} bytes")
 
     def names(self) -> list[str]:
         """Names of the files, sorted, without temporary ones."""
@@ -91,13 +93,13 @@ class Folder:
                 with contextlib.suppress(FileNotFoundError):  # it was writing still, or another one tidies too
                     self.remove(info.base_name)
 
-    def _place(self, name: str, data: bytes) -> None:
+    def _place(self, name: str, parts: Sequence[Bytes]) -> None:
         if self._filesystem.type_name in OBJECT_STORES:
-            self._put(self._path(name), data)
+            self._put(self._path(name), parts)
             return
         temporary = self._path(temporary_name())
         try:
-            self._put(temporary, data)
+            self._put(temporary, parts)
             self._move(temporary, self._path(name))
         except BaseException:
             with contextlib.suppress(Exception):
@@ -111,9 +113,10 @@ class Folder:
         found = self._filesystem.get_file_info(fs.FileSelector(self._folder))
         return sorted(info.base_name for info in found if info.type == kind)
 
-    def _put(self, path: str, data: bytes) -> None:
+    def _put(self, path: str, parts: Sequence[Bytes]) -> None:
         with self._filesystem.open_output_stream(path, compression=None) as stream:
-            stream.write(data)
+            for part in parts:
+                stream.write(part)
 
     def _move(self, source: str, target: str) -> None:
         self._filesystem.move(source, target)
@@ -122,9 +125,9 @@ class Folder:
 class LocalFolder(Folder):
     """A folder of this machine, whose files are on the disk before they get their names."""
 
-    def _put(self, path: str, data: bytes) -> None:
+    def _put(self, path: str, parts: Sequence[Bytes]) -> None:
         with open(path, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
 

@@ -13,7 +13,7 @@ import pytest
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load_file, save_file
 
-from sparkdl.interchange.tensor_file import DTYPES, decoded, encoded, read_tensors, write_tensors
+from sparkdl.tensor_file import DTYPES, decoded, encoded, read_tensors, write_tensors
 
 ARRAYS = {
     "layer/kernel": np.arange(6, dtype="float32").reshape(2, 3),
