@@ -255,7 +255,7 @@ SLOW = (
     "tests/training/test_ragged_fits.py",
     "tests/training/test_resumption.py::test_a_schedule_of_another",
     "tests/training/test_resumption.py::test_a_schedule_that_knows_no_end",
-    "tests/training/test_sharded.py::test_norms_and_more_workers",
+    "tests/training/test_sharded.py::test_what_is_fused",
     "tests/training/test_sharded.py::test_runs_of_a_grid",
     "tests/training/test_sharded.py::test_two_workers_come_to_the_bits",
     "tests/training/test_step_factors.py",

@@ -8,6 +8,7 @@ SHA-256 of the weights, as compilers and processors round each in their way. To 
 Fits that a later commit changed on purpose, and why:
 
 - of two workers from columns: workers with more rows hand some to the others, so that rows are in other batches.
+- by optimizers with a state: arrays are updated in place, by loops in which other products and sums are rounded as one.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def assert_equal(one: Result, other: Result) -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [Momentum(), AdaGrad(), RMSProp(momentum=0.9), Adam(), Lion()], ids=lambda rule: type(rule).__name__
+    "optimizer", [Momentum(), AdaGrad(), RMSProp(momentum=0.9), Lion()], ids=lambda rule: type(rule).__name__
 )
 def test_two_workers_come_to_the_bits_of_all_reduce(optimizer: Optimizer) -> None:
     """Where the compiler leaves the arithmetic as it is written; else it rounds once what it fuses otherwise."""
@@ -62,9 +62,13 @@ def test_two_workers_come_to_the_bits_of_all_reduce(optimizer: Optimizer) -> Non
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "shares"), [(Adam(), (15, 0, 9)), (LAMB(weight_decay=0.1, clip_layer_norm=0.1), (24, 0))], ids=str
+    ("optimizer", "shares"),
+    [(Adam(), (15, 9)), (Adam(), (15, 0, 9)), (LAMB(weight_decay=0.1, clip_layer_norm=0.1), (24, 0))],
+    ids=str,
 )
-def test_norms_and_more_workers_differ_by_rounding_only(optimizer: Optimizer, shares: tuple[int, ...]) -> None:
+def test_what_is_fused_otherwise_norms_and_more_workers_differ_by_rounding_only(
+    optimizer: Optimizer, shares: tuple[int, ...]
+) -> None:
     plan = replace(PLAN, optimizer=optimizer)
     parted, whole = (trained(plan, shares, exchange) for exchange in (ShardedAllReduce(), AllReduce()))
     for (name, array), (_, expected) in zip(named_arrays(parted.weights), named_arrays(whole.weights), strict=True):

@@ -212,13 +212,6 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         """(state, totals, states of the layers); these are None unless the rows are a segment, of that number."""
         wide = _float_type(state.weights)
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
-        cut = WORKERS if exchange.sharded and mesh.size > 1 else None
-        transformation = optimizer.transformation(
-            settings.step_size, total_updates, updates or steps, settings.weight_decay, cut, **_later(program.begun)
-        )
-        if program.factors:
-            transformation = with_factors(transformation, program.factors)
-
         axis = WORKERS if exchange.synchronous else None
         shares = objective.shares(rows.labels, rows.weights, lambda own: jax.lax.psum(own, axis) if axis else own)
 
@@ -255,6 +248,13 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
         totals = objective.penalized(own.totals, penalty)
         own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock, segment))
+        step_size = _after(settings.step_size, own)
+        cut = WORKERS if exchange.sharded and mesh.size > 1 else None
+        transformation = optimizer.transformation(
+            step_size, total_updates, updates or steps, settings.weight_decay, cut, **_later(program.begun)
+        )
+        if program.factors:
+            transformation = with_factors(transformation, program.factors)
 
         def update(params: Params, mean_gradient: Any) -> Params:
             own_pull = exchange.part(pull, jax.lax.axis_index(WORKERS), mesh.size)
@@ -331,9 +331,12 @@ def replicate(tree: Any, mesh: Mesh) -> Any:
 
 
 def spread(tree: Any, mesh: Mesh) -> Any:
-    """Arrays whose first axis is the workers of this process, as their part of the arrays of all workers."""
+    """Copies of arrays whose first axis is the workers of this process, as their part of the arrays of all workers.
+
+    Copies, as a step puts its results elsewhere if the memory of what it was given is another array's, too.
+    """
     sharding = NamedSharding(mesh, P(WORKERS))
-    return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), tree)
+    return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.array(leaf)), tree)
 
 
 def local_workers(mesh: Mesh) -> int:
@@ -352,8 +355,7 @@ def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | 
     sampled = is_sampled(step, every)
     if moment == ENDED:
         sampled |= is_sampled(step + 1, every)  # which starts now
-    leaves = [leaf for leaf in jax.tree.leaves(done) if leaf.size]
-    numbers = jnp.stack([leaf.reshape(-1)[0].astype(jnp.float32) for leaf in leaves])
+    numbers = _numbers(done)
 
     def told() -> Array:
         shape = jax.ShapeDtypeStruct((), jnp.int32)
@@ -361,6 +363,23 @@ def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | 
 
     answer = jax.lax.cond(sampled, told, lambda: jnp.int32(0))
     return jnp.where(answer == 0, totals, jnp.nan)
+
+
+def _after(value: Array, done: Any) -> Array:
+    """The value, which is there only once `done` is: what uses it then may write over what that was computed from.
+
+    XLA sees no order between the last look at a weight and its update otherwise, and copies all weights before a step.
+    """
+    none = (
+        jnp.max(jax.lax.population_count(jax.lax.bitcast_convert_type(_numbers(done), jnp.uint32))) >> 6
+    )  # of 32 bits
+    return value + none.astype(value.dtype)
+
+
+def _numbers(tree: Any) -> Array:
+    """One of each array."""
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if leaf.size]
+    return jnp.stack([leaf.reshape(-1)[0].astype(jnp.float32) for leaf in leaves])
 
 
 def _for_each(function: Callable[..., Any], own_rows: bool) -> Callable[..., Any]:

@@ -26,8 +26,7 @@ def apply_update(
     """
     leaves, structure = jax.tree.flatten(gradient, is_leaf=is_table_rows)
     if not any(map(is_table_rows, leaves)):
-        changes, state = transformation.update(gradient, state, learned)
-        return optax.apply_updates(learned, changes), state
+        return _in_place(transformation, gradient, state, learned)
     if adds_up:
         slopes = jax.tree.unflatten(structure, [leaf.slopes if is_table_rows(leaf) else leaf for leaf in leaves])
         changes, state = transformation.update(slopes, state, jax.tree.map(jnp.zeros_like, slopes))
@@ -41,6 +40,20 @@ def apply_update(
     moved = optax.apply_updates(few, changes)
     learned = jax.tree.map(_put_back, learned, moved, rows)
     return learned, jax.tree.map(_put_back, state, moved_state, of_state)
+
+
+def _in_place(transformation: optax.GradientTransformation, gradient: Any, state: Any, learned: Any) -> tuple[Any, Any]:
+    """The same for whole arrays, with a first axis of one as they have between steps.
+
+    XLA would not reshape what it updates in place, but write the new elsewhere and copy it.
+    """
+
+    def moved(gradient: Any, state: Any, learned: Any) -> tuple[Any, Any]:
+        changes, state = transformation.update(gradient, state, learned)
+        return optax.apply_updates(learned, changes), state
+
+    stacked = jax.tree.map(lambda array: array[None], (gradient, state, learned))
+    return jax.tree.map(lambda array: array[0], jax.vmap(moved)(*stacked))
 
 
 def _beside(array: Any, rows: Any) -> Any:
