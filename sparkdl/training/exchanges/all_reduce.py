@@ -28,14 +28,16 @@ from sparkdl.training.exchanges.exchange import (
     scaled,
 )
 
+MESSAGE_BYTES = 32 << 20  # of a collective, at most, but for an array that has more
+
 
 @dataclass(frozen=True)
 class AllReduce(Exchange):
     """Gradients are summed over workers, then divided once by the summed row weights.
 
-    All sums travel as one flat vector: one collective a step instead of one an array. A factored gradient whose rows,
-    of all workers, are fewer numbers than the matrix is exchanged as these rows, and every worker multiplies; those of
-    a table are handed on as they are.
+    All sums travel as one flat vector, or one for every 32 MiB: one collective a step instead of one an array. A
+    factored gradient whose rows, of all workers, are fewer numbers than the matrix is exchanged as these rows, and
+    every worker multiplies; those of a table are handed on as they are.
 
     Parameters
     ----------
@@ -74,23 +76,40 @@ def _over_workers(sums: Sums, workers: int) -> tuple[Sums, float]:
 
     leaves, structure = jax.tree.flatten(map_factored(smaller, sums), is_leaf=is_factored)
     pairs, arrays = ([leaf for leaf in leaves if is_factored(leaf) is kind] for kind in (True, False))
-    if pairs and workers == 2:
-        # To gather costs two workers the bytes of a sum, and one collective costs less than two.
-        flat, restore = ravel_pytree((pairs, arrays))
-        everyone, each = jax.vmap(restore)(lax.all_gather(flat, WORKERS))
-        summed = iter(jax.tree.map(lambda part: part.sum(axis=0), each))
-        sent = gathered_bytes(flat.nbytes, workers)
-    else:
-        flat, restore = ravel_pytree(arrays)
-        summed = iter(restore(lax.psum(flat, WORKERS)))
-        sent = ring_bytes(flat.nbytes, workers)
-        flat, restore = ravel_pytree(pairs)
-        everyone = jax.vmap(restore)(lax.all_gather(flat, WORKERS)) if pairs else []
-        sent += gathered_bytes(flat.nbytes, workers)
+    messages = _messages(arrays)
+    # To gather costs two workers the bytes of a sum, and one collective costs less than two.
+    beside = messages.pop(0) if pairs and workers == 2 and _bytes_of(messages[0]) <= MESSAGE_BYTES else []
+    flat, restore = ravel_pytree((pairs, beside))
+    gathered = lax.all_gather(flat, WORKERS) if pairs else flat[None]
+    everyone, _ = jax.vmap(restore)(gathered)
+    added = list(map(jnp.add, *(restore(own)[1] for own in gathered))) if beside else []
+    sent = gathered_bytes(flat.nbytes, workers)
+    for message in messages:
+        flat, restore = ravel_pytree(message)
+        added += restore(lax.psum(flat, WORKERS))
+        sent += ring_bytes(flat.nbytes, workers)
+    summed = iter(added)
     joined = jax.tree.map(lambda part: part.reshape(-1, *part.shape[2:]), everyone)
     products = iter([_whole_but_for_tables(_with_ids(pair)) for pair in joined])
     merged = [next(products) if is_factored(leaf) else next(summed) for leaf in leaves]
     return jax.tree.unflatten(structure, merged), sent
+
+
+def _messages(arrays: list[Array]) -> list[list[Array]]:
+    """The arrays in their order, in lists of which each travels as one vector.
+
+    What is exchanged of a large network is so in memory about once, not as arrays, as a vector and as a sum of vectors.
+    """
+    messages: list[list[Array]] = [[]]
+    for array in arrays:
+        if messages[-1] and _bytes_of([*messages[-1], array]) > MESSAGE_BYTES:
+            messages.append([])
+        messages[-1].append(array)
+    return messages
+
+
+def _bytes_of(arrays: list[Array]) -> int:
+    return sum(array.nbytes for array in arrays)
 
 
 def _as_numbers(pair: Any) -> Any:
