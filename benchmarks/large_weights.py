@@ -1,21 +1,25 @@
 """The memory that large weights take on their way through a fit and its model, in multiples of the weights.
 
-    python benchmarks/large_weights.py [--quick] [--json FILE] [--megabytes N]
+    python benchmarks/large_weights.py [--quick] [--json FILE] [--megabytes N] [--connect]
 
 A network of wide dense layers, 100 MB of float32 (--megabytes up to 550; 8 with --quick), goes through a fit by two
-workers of one epoch on 64 rows, the same with a checkpoint, save, load, and transform, in one session of two slots. Of
-every kind of process the largest is watched, 50 times a second: the driver's Python, the JVM, Spark's Python workers
-("task"), and the processes in which workers train ("training"). All is done by a network of 0.1 MB first: figures are
-what the large one takes above that, divided by its weights.
+workers of one epoch on 64 rows, the same with a checkpoint, save, load, transform, and a stream's transform, in one
+session of two slots, classic or of Spark Connect. Of every kind of process the largest is watched, 50 times a second:
+the driver's Python, the JVM, Spark's Python workers ("task"), and the processes in which workers train ("training").
+All is done by a network of 0.1 MB first: figures are what the large one takes above that, divided by its weights. Pages
+of files that are mapped do not count, as the system takes them back when it likes. What is not needed for the next is
+let go before: save has the model of the fit, transform that of load.
 
-The JVM's heap may grow to 4 GB before its collector must clear it, so what it holds is no measure of what it needs.
+The JVM's heap is held to 400 MB and three times the weights. What it takes of that is up to its collector, so the JVM's
+figures are no measure of need; that all is done within it is.
 
-Figures: `driver_fit`, `jvm_fit`, `task_fit`, `training_fit`, and so on for checkpoint, save, load and transform.
-`training` holds by plain SGD the weights, their gradient, what is exchanged of it, and the results.
+Figures: `driver_fit`, `jvm_fit`, `task_fit`, `training_fit`, and so on for checkpoint, save, load, transform, stream.
+`training` holds by plain SGD the weights, a copy of them after the last good epoch, and the gradient.
 """
 
 from __future__ import annotations
 
+import gc
 import math
 import tempfile
 from collections.abc import Callable
@@ -35,6 +39,7 @@ from sparkdl.weights import count_weights
 
 INPUTS, ROWS = 64, 64
 SMALL = 0.1
+HEAP_MEGABYTES = 400  # of a JVM that does all this with a small network
 
 
 def network(megabytes: float) -> Network:
@@ -43,23 +48,37 @@ def network(megabytes: float) -> Network:
     return Network([Dense(width), Relu(), Dense(width), Relu(), Dense(width), Dense(1)], input_shape=(INPUTS,))
 
 
-def measured(rows: DataFrame, megabytes: float, folder: Path) -> dict[str, dict[str, int]]:
+def measured(rows: DataFrame, files: Path, megabytes: float, folder: Path) -> dict[str, dict[str, int]]:
     """Peaks by what is done and by role."""
     estimator = DeepRegressor(network=network(megabytes), numWorkers=2, maxIter=1, batchSize=32, stepSize=1e-4)
-    path, made = str(folder / "model"), dict[str, Any]()
+    path, held = str(folder / "model"), list[DeepRegressionModel]()
+
+    def checkpoint() -> None:
+        estimator.copy().setCheckpointDir(str(folder / "checkpoints")).fit(rows)
+
+    def save() -> None:
+        held.pop().save(path)
+
+    def stream() -> None:
+        source = rows.sparkSession.readStream.schema(rows.schema).parquet(str(files))
+        scored = held.pop().transform(source).select("prediction").writeStream.format("noop")
+        scored.option("checkpointLocation", str(folder / "stream")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
     done: dict[str, Callable[[], Any]] = {
-        "fit": lambda: estimator.fit(rows),
-        "checkpoint": lambda: estimator.setCheckpointDir(str(folder / "checkpoints")).fit(rows),
-        "save": lambda: made["fit"].save(path),
-        "load": lambda: DeepRegressionModel.load(path),
-        "transform": lambda: made["load"].transform(rows).select("prediction").collect(),
+        "checkpoint": checkpoint,
+        "fit": lambda: held.append(estimator.fit(rows)),
+        "save": save,
+        "load": lambda: held.append(DeepRegressionModel.load(path)),
+        "transform": lambda: held[0].transform(rows).select("prediction").collect(),
+        "stream": stream,
     }
     found = {}
     for name, act in done.items():
+        gc.collect()
         with peaks() as found[name]:
-            made[name] = act()
-        if name == "checkpoint":
-            del made[name]
+            act()
     return found
 
 
@@ -67,17 +86,20 @@ def main() -> None:
     """Measure, print, write."""
     parser = arguments(__doc__)
     parser.add_argument("--megabytes", type=float, metavar="N", help="of weights")
+    parser.add_argument("--connect", action="store_true", help="over Spark Connect")
     options = parser.parse_args()
     megabytes = options.megabytes or (8 if options.quick else 100)
-    session = local_session("local[2]", "sparkdl-benchmark", **{"spark.driver.memory": "4g"})
+    heap = f"{HEAP_MEGABYTES + math.ceil(3 * megabytes)}m"
+    session = local_session("local[2]", "sparkdl-benchmark", connect=options.connect, **{"spark.driver.memory": heap})
     features = np.random.default_rng(0).normal(size=(ROWS, INPUTS))
     table = pa.table({"features": features.tolist(), "label": features.sum(axis=1)})
-    rows = session.createDataFrame(table).repartition(2).cache()
-    rows.count()
     peaks_of = []
-    for size in (SMALL, megabytes):
-        with tempfile.TemporaryDirectory() as folder:
-            peaks_of.append(measured(rows, size, Path(folder)))
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder, "rows")
+        session.createDataFrame(table).repartition(2).write.parquet(str(files))
+        rows = session.read.parquet(str(files))
+        for size in (SMALL, megabytes):
+            peaks_of.append(measured(rows, files, size, Path(folder, f"{size}")))
     session.stop()
     small, large = peaks_of
     weights = 4 * count_weights(network(megabytes).abstract_weights())

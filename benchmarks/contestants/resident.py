@@ -1,15 +1,18 @@
-"""The resident memory of this program and of all that it started, by what each process is there for (Linux)."""
+"""The memory that this program and all that it started hold, by what each process is there for (Linux).
+
+Pages of files that are mapped do not count: the system takes them back when it needs to.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 ROLES = ("driver", "JVM", "task", "training")
-PAGE = os.sysconf("SC_PAGE_SIZE")
 SECONDS = 0.02  # from one look to the next
 
 
@@ -42,8 +45,9 @@ def _resident() -> Iterator[tuple[str, int]]:
     for process in parents:
         if _is_below(process, os.getpid(), parents):
             with contextlib.suppress(OSError):
-                pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-                yield _role(process, names[process]), pages * PAGE
+                told = Path(f"/proc/{process}/status").read_text()
+                held = sum(int(kilobytes) for kilobytes in re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", told, re.M))
+                yield _role(process, names[process]), 1024 * held
 
 
 def _is_below(process: int, top: int, parents: dict[int, int]) -> bool:

@@ -38,6 +38,8 @@ from sparkdl.training.step.step import Settings, State, abstract_rows, initial_s
 from sparkdl.training.stopping import MONITORS, Stopper, are_finite, diverged
 from sparkdl.transfer import started_from
 
+WAITING_BYTES = 64 << 20  # of a step's memory, above which to wait for its end takes no time to speak of
+
 
 def train(
     plan: Training,
@@ -142,6 +144,7 @@ class _Group:
         self.earlier = 0.0  # seconds of training before this process took over
         self.best: Weights | None = None
         self.good: tuple[int, Weights] = (0, {})  # epochs, and the weights after them, the last to be finite
+        self.copied: State | None = None  # of which these weights are copies
         self.diverged = False
         self.overflowed = False  # which a loss that is only above its bound did not
         self.votes: deque[Any] = deque()  # of late workers, on their way
@@ -151,16 +154,16 @@ class _Group:
         self.buckets: Buckets | None = None  # of rows of any length
         self.fill: float | None = None
         self.programs: list[Any] = []
+        self.waits = False  # for each step to end, lest two that follow each other take their memory at once
         self.validate: Any = None
         self.compile_seconds = self.began = 0.0
 
     def results(self) -> list[Result | None]:
         plan = self.plan
         with self.recorder.span("compile"), kept_by_every_process():
-            states = [self._initial_state(*each) for each in zip(self.plans, self.initial, strict=True)]
-            self.state = replicate(_stack(states) if self.several else states[0], self.mesh)
+            self.state = self._first_state()
         if not plan.epochs:
-            return [Result(_copy_first(self.state.weights), [], 0.0, stop_reason="there are no epochs to train")]
+            return [Result(self._held(), [], 0.0, stop_reason="there are no epochs to train")]
         if plan.checkpoints:
             self._resume()
         if self.at.epoch >= plan.epochs or self.at.stopped:
@@ -168,13 +171,18 @@ class _Group:
 
         self.logs = self._open_logs()
         self._begin_phase()
-        self.good = self.at.epoch, _copy_first(self.state.weights)
+        self._keep()
         self.began = time.perf_counter()
         with closing(self.logs):
             while self.at.epoch < plan.epochs and not self.at.stopped and self.finite.any():
                 self._begin_phase()
                 self._train_epoch()
         return self._results_of_several() if self.several else [self._result()]
+
+    def _first_state(self) -> State:
+        """That of all workers, of all runs, before any step."""
+        states = [self._initial_state(*each) for each in zip(self.plans, self.initial, strict=True)]
+        return replicate(_stack(states) if self.several else states[0], self.mesh)
 
     def _initial_state(self, plan: Training, initial: Weights | None) -> State:
         weights = initialization(plan.network)(np.int64(plan.seed))
@@ -208,12 +216,14 @@ class _Group:
                 compiled_step(program, self.state, self.settings, batch, clock, self.several, own_rows)
                 for batch in batches
             ]
+            on_cpu = self.mesh.devices.flat[0].platform == "cpu"
+            self.waits = on_cpu and max(map(_temporary_bytes, self.programs)) > WAITING_BYTES
             if self.validation_steps and not self.validate:
                 batch = abstract_rows(self.validation.shards[0], self.validation_steps.rows, self.mesh)
                 self.validate = compiled_validation(program, self.state.weights, batch, self.several)
             if self.logs.active:
                 self.logs.watch(self.network)
-                self.logs.compile(_copy_first(self.state.weights), shard.take(np.zeros(0, np.int64), self.steps.rows))
+                self.logs.compile(self._held(), shard.take(np.zeros(0, np.int64), self.steps.rows))
         if self.mesh.size > 1:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
 
@@ -224,7 +234,7 @@ class _Group:
             return
         if network != self.network:
             with self.recorder.span("compile"), kept_by_every_process():
-                fresh = self._state_at(self.plan, _copy_first(self.state.weights), self.at.epoch)
+                fresh = self._state_at(self.plan, self._held(), self.at.epoch)
                 self.state = carried(self.state, fresh, self.exchange, self.network, network, self.mesh)
             self.network = network
         self._compile()
@@ -257,9 +267,11 @@ class _Group:
                 if self.sampled_every and is_sampled(number, self.sampled_every):
                     self.recorder.placed(epoch, number, asked)
                 last = self.at.step + 1 == self.steps.count
-                weights_before = _copy_first(self.state.weights) if last and self.logs.active else None
+                weights_before = self._held() if last and self.logs.active else None
                 advance = self.programs[arranged[1].levels[self.at.step] if arranged else 0]
                 self.state, totals = advance(self.state, self.settings, placed)
+                if self.waits:
+                    jax.block_until_ready(totals)
                 self.at.step += 1
                 for read in meter.add(totals):
                     self._note_divergence(*read)
@@ -292,7 +304,7 @@ class _Group:
         number = self.at.epoch * self.steps.count + self.at.step
         if before is not None:
             last_rows = jax.tree.map(lambda part: np.asarray(part.addressable_data(0)), placed)
-            self.logs.epoch(number, record._asdict(), before, _copy_first(self.state.weights), last_rows)
+            self.logs.epoch(number, record._asdict(), before, self._held(), last_rows)
         improved = not self.stopper and _is_best(self.at.history)
         if whole:
             stopper, window = self.stopper, meter.sums - self.at.checked
@@ -356,7 +368,7 @@ class _Group:
         assert self.stopper is not None and value is not None
         improved = self.stopper.check(self.at.epoch, self.at.step, value)
         if improved and self.stopper.plan.restore_best:
-            self.best = _copy_first(self.state.weights)
+            self.best = self._held()
         self.at.stopped = self.at.stopped or self.stopper.reason()
         return improved
 
@@ -376,14 +388,24 @@ class _Group:
         """Keep the weights after an epoch, when workers hold equal ones, unless it led them astray."""
         if self.several:
             return
-        weights = _copy_first(self.state.weights)
-        if not self.diverged and not are_finite(weights):  # its last step did, whose loss was of those before
+        if not self.diverged and not are_finite(
+            _first(self.state.weights)
+        ):  # its last step did, whose loss was of those before
             self.diverged = self.overflowed = True
             self.at.stopped = self.at.stopped or (
                 f"the weights were not finite after epoch {self.at.epoch}; try a smaller step size or clip_norm"
             )
         if not self.diverged:
-            self.good = self.at.epoch, weights
+            self._keep()
+
+    def _keep(self) -> None:
+        """Keep the weights of this epoch's end."""
+        self.good, self.copied = (self.at.epoch, {}), None  # lest the former be in memory beside them
+        self.good, self.copied = (self.at.epoch, self._held()), self.state
+
+    def _held(self) -> Weights:
+        """Copies on the host of what this process's first worker holds, which are those kept if these are still so."""
+        return self.good[1] if self.copied is self.state else jax.tree.map(np.array, _first(self.state.weights))
 
     def _note_lateness(self) -> None:
         """Stop all workers at the same step once one of them finds that time is up; votes are read two steps late."""
@@ -445,7 +467,7 @@ class _Group:
         self.at = at = Position.from_json(meta["position"])
         phase = at.epoch if at.step else max(0, at.epoch - 1)  # of the last step: the next phase begins with an epoch
         if (network := self.plan.network_at(phase)) != self.network:
-            weights = _copy_first(self.state.weights)
+            weights = self._held()
             self.state, self.network = replicate(self._state_at(self.plan, weights, phase), self.mesh), network
         self.state, self.best = from_arrays(arrays, self.state, self.share.first, self.mesh)
         self.resumed = [at.epoch, at.step]
@@ -461,7 +483,7 @@ class _Group:
         at = self.at
         at.seconds, at.stopper = self._seconds(), self.stopper.to_json() if self.stopper else None
         with self.recorder.span("checkpoint", epoch=at.epoch) as facts:
-            arrays = to_arrays(self.state, self.best, self.exchange, self.mesh, self.folder is not None)
+            arrays = to_arrays(self.state, self._held(), self.best, self.exchange, self.mesh, self.folder is not None)
             facts["bytes"] = sum(array.nbytes for array in arrays.values())
             if self.folder:
                 steps = at.epoch * self.steps.count + at.step
@@ -502,7 +524,7 @@ class _Group:
                 )
             which = f"those after epoch {epochs}" if epochs else "the initial ones"
         else:
-            weights = _copy_first(self.state.weights)
+            weights = self._held()
         if self.diverged:
             self.notes.append(f"Training stopped: {self.at.stopped}. The model's weights are {which}.")
         return Result(
@@ -521,7 +543,7 @@ class _Group:
         )
 
     def _results_of_several(self) -> list[Result | None]:
-        weights, stopped = _copy_first(self.state.weights), f"all {len(self.records)} epochs are done"
+        weights, stopped = self._held(), f"all {len(self.records)} epochs are done"
         each = [jax.tree.map(itemgetter(run), weights) for run in range(len(self.plans))]
         return [
             Result(own, list(history), self.compile_seconds, stop_reason=stopped) if good and are_finite(own) else None
@@ -560,6 +582,11 @@ def _beside(part: jax.ShapeDtypeStruct, runs: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((part.shape[0], runs, *part.shape[1:]), part.dtype, sharding=part.sharding)
 
 
-def _copy_first(stacked: Any) -> Any:
-    """Copies on the host of what this process's first worker holds."""
-    return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0))[0], stacked)
+def _temporary_bytes(program: Any) -> int:
+    """What a compiled program takes besides its arguments and results."""
+    return int(program.memory_analysis().temp_size_in_bytes)
+
+
+def _first(stacked: Any) -> Any:
+    """What this process's first worker holds, on the host; on a CPU no copies, so that a step puts an end to them."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0))[0], stacked)

@@ -90,17 +90,22 @@ class Position:
         return cls(**plain | {"history": [Epoch(**epoch) for epoch in plain["history"]]})
 
 
-def to_arrays(state: State, best: Weights | None, exchange: Exchange, mesh: Mesh, wanted: bool) -> Arrays:
+def to_arrays(
+    state: State, held: Weights, best: Weights | None, exchange: Exchange, mesh: Mesh, wanted: bool
+) -> Arrays:
     """Copies of all arrays that a run goes on from; every process of the mesh calls this, one wants them.
 
-    What is equal on all workers is kept once. The rest, being each worker's own, is gathered.
+    What is equal on all workers is kept once: of the weights, these are the copies `held` of the first worker's, which
+    nobody changes. The rest, being each worker's own, is gathered.
     """
     differ = State._fields if not exchange.synchronous else ("optimizer", "exchange")[not exchange.sharded :]
     own = gather_from_all({name: getattr(state, name) for name in differ}, mesh)
     if not wanted:
         return {}
+    same = {"weights": jax.tree.map(lambda array: array[None], held)}
     kept = jax.tree.map(
-        lambda leaf: leaf if isinstance(leaf, np.ndarray) else np.array(leaf.addressable_data(0)), state._replace(**own)
+        lambda leaf: leaf if isinstance(leaf, np.ndarray) else np.array(leaf.addressable_data(0)),
+        state._replace(**same | own),
     )
     arrays = {f"state/{index}": leaf for index, leaf in enumerate(jax.tree.leaves(kept))}
     return arrays | {f"best/{name}": array for name, array in named_arrays(best or {})}
