@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -284,6 +285,13 @@ SLOW = (
     "tests/training/test_truncated.py::test_workers_together",
     "tests/training/test_unfreezing.py",
 )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where no slow test is wanted, do not import files of nothing else: some load Keras, PyTorch or MLflow."""
+    if config.option.markexpr != "not slow":
+        return None
+    return f"{collection_path.relative_to(config.rootpath).as_posix()}/".startswith(SLOW) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
