@@ -18,6 +18,8 @@ from sparkdl.interchange.tensor_file import read_tensors, write_tensors
 from sparkdl.layers import AvgPool, Conv, Dense, Embedding, Flatten, Normalization, Relu, Rescale
 from sparkdl.weights import named_arrays
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 BOTTLENECKS = models.resnet((64, 64, 3), 5, (1, 2), 8, bottleneck=True, small=False)
 BASIC = models.resnet((32, 32, 3), 5, (1, 2), 8, small=False)
 VIT = models.vit((32, 32, 3), 5, 16, 8, 2, 2)
