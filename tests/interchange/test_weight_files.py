@@ -56,7 +56,11 @@ def assert_same(found: Any, wanted: Any) -> None:
         np.testing.assert_array_equal(array, arrays[name], err_msg=name)
 
 
-@pytest.mark.parametrize(("names", "network"), [*READY.values(), ("sparkdl", BASIC), ("torchvision", PLAIN)], ids=str)
+@pytest.mark.parametrize(
+    ("names", "network"),
+    [*READY.values(), ("sparkdl", BASIC), ("torchvision", PLAIN)],
+    ids=[*READY, "resnet, sparkdl", "plain, torchvision"],
+)
 def test_what_is_written_is_read(names: str, network: Network | Graph, tmp_path: Path) -> None:
     weights = random(network)
     save_weights(tmp_path / "a.safetensors", weights, network, names)
