@@ -27,7 +27,7 @@ test-all: test test-slow notebooks  ## run every test and notebook, and some tes
 
 test-slow: $(VENV)/installed-test  ## run what test leaves out: faults, mutations, benchmarks, several hosts
 	$(RUN) -m pytest --numprocesses 3 -m slow --ignore tests/cluster
-	$(RUN) -m pytest tests/cluster
+	$(RUN) -m pytest --numprocesses 2 tests/cluster
 
 test-matrix:  ## run the tests of Spark with every pyspark that is supported
 	.ci/test_matrix
@@ -37,10 +37,9 @@ lint: $(VENV)/installed-test  ## check style and types
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy sparkdl
 
-notebooks: $(VENV)/installed-notebooks  ## run every notebook, into build/notebooks
-	@for notebook in $(NOTEBOOKS); do \
-		$(RUN) -m nbconvert --to notebook --execute --output-dir build/notebooks $$notebook || exit 1; \
-	done
+notebooks: $(VENV)/installed-notebooks  ## run every notebook, two at a time, into build/notebooks
+	@printf '%s\n' $(NOTEBOOKS) | \
+		xargs -n 1 -P 2 $(RUN) -m nbconvert --to notebook --execute --output-dir build/notebooks
 
 docs: $(VENV)/installed-docs  ## build the documentation, into build/site
 	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(RUN) -m mkdocs build --quiet --strict

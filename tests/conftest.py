@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -44,6 +45,9 @@ SLOW = (
     "tests/interchange/test_weight_files.py::test_a_head",
     "tests/interchange/test_weight_files.py::test_distilbert",
     "tests/interchange/test_weight_files.py::test_mobile",
+    "tests/interchange/test_weight_files.py::test_vision",
+    "tests/interchange/test_weight_files.py::test_what_is_written_is_read[mobilenet_v2",
+    "tests/interchange/test_weight_files.py::test_what_prepares_images_stays_as_it_is[vision",
     "tests/launch/test_fork_server.py",
     "tests/launch/test_lost_hosts.py",
     "tests/launch/test_worker.py",
@@ -64,15 +68,22 @@ SLOW = (
     "tests/layers/test_convolution_over_time.py::test_a_causal_convolution_is_that_of_keras",
     "tests/layers/test_convolution_over_time.py::test_a_network_keeps",
     "tests/layers/test_convolution_over_time.py::test_rows_of_any_length",
+    "tests/layers/test_layers.py::test_a_batch_is_its_rows_and_its_gradient_their_sum[Transformer",
     "tests/layers/test_layers.py::test_compiled_and_eager",
+    "tests/layers/test_layers.py::test_delta_and_gradient_are_the_derivatives_of_forward[Bidirectional",
     "tests/layers/test_layers.py::test_delta_and_gradient_are_the_derivatives_of_forward[Transformer",
     "tests/layers/test_layers.py::test_kernels_keep_the_dtype_of_rows[bfloat16-Transformer",
     "tests/layers/test_layers.py::test_kernels_keep_the_dtype_of_rows[float64-Transformer",
+    "tests/layers/test_layers.py::test_training_runs_the_derivatives_of_its_own_forward[Bidirectional",
+    "tests/layers/test_layers.py::test_training_runs_the_derivatives_of_its_own_forward[GravesLstm",
+    "tests/layers/test_layers.py::test_training_runs_the_derivatives_of_its_own_forward[Gru",
     "tests/layers/test_layers.py::test_training_runs_the_derivatives_of_its_own_forward[MultiHead",
+    "tests/layers/test_layers.py::test_training_runs_the_derivatives_of_its_own_forward[TemporalConv",
     "tests/layers/test_layers.py::test_training_runs_the_derivatives_of_its_own_forward[Transformer",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=Bidirectional",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=DepthwiseConv",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=Gru(",
+    "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=Lstm",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=MultiHead",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=SeparableConv",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=TemporalConv",
@@ -100,6 +111,8 @@ SLOW = (
     "tests/spark/test_categories.py::test_a_fit_of_tables",
     "tests/spark/test_categories.py::test_a_pipeline_goes",
     "tests/spark/test_categories.py::test_a_stream",
+    "tests/spark/test_categories.py::test_categories",
+    "tests/spark/test_categories.py::test_null",
     "tests/spark/test_categories.py::test_settings_with_other_tables",
     "tests/spark/test_categories.py::test_strings_are_the_same_numbers",
     "tests/spark/test_categories.py::test_unknown",
@@ -146,10 +159,13 @@ SLOW = (
     "tests/spark/test_graphs.py::test_neither",
     "tests/spark/test_image_and_facts.py",
     "tests/spark/test_integers.py::test_a_saved_model",
+    "tests/spark/test_integers.py::test_columns_of_equal_numbers_train_to_equal_weights[Vector",
     "tests/spark/test_integers.py::test_no_dtype",
     "tests/spark/test_integers.py::test_what_is_no_integer",
     "tests/spark/test_interpreter.py",
+    "tests/spark/test_labelled_steps.py::test_a_prediction",
     "tests/spark/test_labelled_steps.py::test_it_is_saved",
+    "tests/spark/test_labelled_steps.py::test_losses",
     "tests/spark/test_labelled_steps.py::test_rows_that_lack_them",
     "tests/spark/test_labelled_steps.py::test_segments_of",
     "tests/spark/test_labelled_steps.py::test_workers_take",
@@ -161,6 +177,7 @@ SLOW = (
     "tests/spark/test_outputs.py::test_every_output_is",
     "tests/spark/test_outputs.py::test_it_is_saved",
     "tests/spark/test_outputs.py::test_settings",
+    "tests/spark/test_outputs.py::test_the_summary",
     "tests/spark/test_outputs.py::test_workers_of_uneven",
     "tests/spark/test_params.py::test_a_train_validation_split",
     "tests/spark/test_params.py::test_cross_validation",
@@ -216,6 +233,7 @@ SLOW = (
     "tests/test_models.py::test_an_autoencoder",
     "tests/test_models.py::test_every_position",
     "tests/test_models.py::test_networks_of_tables_learn",
+    "tests/test_models.py::test_two_towers_can",
     "tests/test_pretrained.py::test_weights_come",
     "tests/test_ready_networks.py",
     "tests/test_sequence_models.py::test_a_character_model_writes",
@@ -246,11 +264,13 @@ SLOW = (
     "tests/training/test_parity.py::test_so_they_do_with_convolution_penalties_clipping_decay_and_schedule[(9, 9, 6)",
     "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[AMSGrad()",
     "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[AdaDelta()",
+    "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[AdaGrad()",
     "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[AdaMax()",
     "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[Adam()-(21, 0, 3)-float32",
     "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[Lion()",
     "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[Momentum()-(21, 0, 3)-float32",
     "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[NAdam()",
+    "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[Nesterov()",
     "tests/training/test_parity.py::test_workers_take_the_steps_of_one_process[RMSProp()",
     "tests/training/test_ragged_fits.py",
     "tests/training/test_resumption.py::test_a_schedule_of_another",
@@ -284,6 +304,13 @@ SLOW = (
     "tests/training/test_truncated.py::test_workers_together",
     "tests/training/test_unfreezing.py",
 )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where no slow test is wanted, do not import files of nothing else: some load Keras, PyTorch or MLflow."""
+    if config.option.markexpr != "not slow":
+        return None
+    return f"{collection_path.relative_to(config.rootpath).as_posix()}/".startswith(SLOW) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import sparkdl
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 PACKAGE = Path(sparkdl.__file__).parent
 PATHS = [path.relative_to(PACKAGE.parent).with_suffix("") for path in sorted(PACKAGE.rglob("*.py"))]
 MODULES = [".".join(path.parts).removesuffix(".__init__") for path in PATHS if "spark" not in path.parts]

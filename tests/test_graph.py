@@ -32,6 +32,8 @@ from sparkdl.layers import (
 from sparkdl.layers.base import Weights
 from sparkdl.weights import updated
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 TASKS = Graph(
     inputs={"photo": (6, 6, 2), "facts": (3,)},
     nodes={

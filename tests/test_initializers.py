@@ -23,6 +23,8 @@ from sparkdl.initializers import (
     Zeros,
 )
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 KERNEL = (3, 3, 20, 60)  # inputs: 9 * 20, outputs: 9 * 60
 INPUTS, OUTPUTS = 180, 540
 RANDOM: list[Initializer] = [GlorotNormal(), GlorotUniform(), HeNormal(), HeUniform(), LecunNormal(), LecunUniform()]

@@ -14,6 +14,8 @@ from sparkdl import Graph, Network, models, training
 from sparkdl.layers import Embedding, EmbeddingBag, HashedEmbedding, Normalization
 from sparkdl.weights import count_weights
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 # Of Hugging Face's checkpoints "bert-base-uncased", "distilbert-base-uncased", "all-MiniLM-L6-v2" and "gpt2", without
 # heads; the number that Dosovitskiy et al. 2021 and torchvision have for ViT-B/16, and timm's for ViT-S/16 and Ti/16.
 PUBLISHED = {

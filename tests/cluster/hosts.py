@@ -173,9 +173,10 @@ def missing() -> str:
     lacking = [program for program in ("ip", "unshare") if not shutil.which(program)]
     if lacking:
         return f"several hosts on one machine take {' and '.join(lacking)} (Debian's iproute2, util-linux)"
+    probe = f"sparkdl-{os.getpid()}-probe"  # several processes may look at once
     try:
-        run("ip", "netns", "add", "sparkdl-probe")
-        run("ip", "netns", "delete", "sparkdl-probe")
+        run("ip", "netns", "add", probe)
+        run("ip", "netns", "delete", probe)
     except RuntimeError as error:
         return f"this machine has no network namespaces: {error}"
     return ""
@@ -252,10 +253,11 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
 def _sweep() -> None:
     """Remove what runs that were killed have left."""
     for namespace in run("ip", "netns", "list").split():
-        owner = re.fullmatch(r"sparkdl-(\d+)-(host\d+|switch)", namespace)
+        owner = re.fullmatch(r"sparkdl-(\d+)-(host\d+|switch|probe)", namespace)
         if owner and not os.path.exists(f"/proc/{owner[1]}"):
-            for pid in run("ip", "netns", "pids", namespace).split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            run("ip", "netns", "delete", namespace)
+            with contextlib.suppress(RuntimeError):  # another process removes it, too
+                for pid in run("ip", "netns", "pids", namespace).split():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(pid), signal.SIGKILL)
+                run("ip", "netns", "delete", namespace)
             shutil.rmtree(Path("/etc/netns") / namespace, ignore_errors=True)

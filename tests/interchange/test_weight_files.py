@@ -18,6 +18,8 @@ from sparkdl.layers import AvgPool, Conv, Dense, Embedding, Flatten, Normalizati
 from sparkdl.tensor_file import read_tensors, write_tensors
 from sparkdl.weights import named_arrays
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 BOTTLENECKS = models.resnet((64, 64, 3), 5, (1, 2), 8, bottleneck=True, small=False)
 BASIC = models.resnet((32, 32, 3), 5, (1, 2), 8, small=False)
 VIT = models.vit((32, 32, 3), 5, 16, 8, 2, 2)
@@ -54,7 +56,11 @@ def assert_same(found: Any, wanted: Any) -> None:
         np.testing.assert_array_equal(array, arrays[name], err_msg=name)
 
 
-@pytest.mark.parametrize(("names", "network"), [*READY.values(), ("sparkdl", BASIC), ("torchvision", PLAIN)], ids=str)
+@pytest.mark.parametrize(
+    ("names", "network"),
+    [*READY.values(), ("sparkdl", BASIC), ("torchvision", PLAIN)],
+    ids=[*READY, "resnet, sparkdl", "plain, torchvision"],
+)
 def test_what_is_written_is_read(names: str, network: Network | Graph, tmp_path: Path) -> None:
     weights = random(network)
     save_weights(tmp_path / "a.safetensors", weights, network, names)

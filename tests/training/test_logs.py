@@ -19,6 +19,8 @@ from sparkdl.specs import Spec
 from sparkdl.training.records.logs import PROBED_ROWS, Logs, LogWriter, NullWriter
 from sparkdl.training.records.probe import BINS
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 NETWORK = Network([Dense(3, name="hidden", l2=0.1), Tanh(), Network([Dense(1)], name="head")], input_shape=(2,))
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(6, 2)).astype("float32")

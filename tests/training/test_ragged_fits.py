@@ -40,6 +40,8 @@ from sparkdl.training.records.probe import make_probe
 from sparkdl.training.step import step as step_module
 from sparkdl.training.together import train_all
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(21)
 ROWS, TABLE = 24, 30
 # The longest, and an empty one, fall to the first worker.

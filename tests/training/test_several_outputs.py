@@ -15,6 +15,8 @@ from sparkdl.losses import EachPosition
 from sparkdl.training import Checkpoints, EarlyStopping
 from sparkdl.weights import named_arrays
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(5)
 ROWS = 44
 GRAPH = Graph(

@@ -17,6 +17,8 @@ from sparkdl.optimizers import LAMB, SGD, AdaGrad, Adam, Momentum, Nesterov, Opt
 from sparkdl.training.exchanges.all_reduce import AllReduce
 from sparkdl.training.step import step as step_module
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 RANDOM = np.random.default_rng(6)
 ROWS, TABLE = 90, 400
 DATA = {
