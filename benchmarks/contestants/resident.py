@@ -59,6 +59,6 @@ def _is_below(process: int, top: int, parents: dict[int, int]) -> bool:
 def _role(process: int, name: str) -> str:
     if process == os.getpid():
         return "driver"
-    if name == "java":
+    if Path(os.readlink(f"/proc/{process}/exe")).name == "java":  # or a copy of it that is about to be another program
         return "JVM"
     return "training" if name == "sparkdl-worker" else "task"

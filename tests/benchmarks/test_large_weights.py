@@ -18,6 +18,6 @@ def test_it_prints_its_figures(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())["figures"]
-    assert len(figures) == 20 and min(figures.values()) >= 0
+    assert len(figures) == 24 and min(figures.values()) >= 0
     assert figures["training_fit"] > 0
     assert "8 MB of weights" in done.stdout
