@@ -73,7 +73,7 @@ def assembled(files: Iterable[bytes], most: float = math.inf) -> Weights:
         data = b"".join(row["data"] for row in rows)
         if kind.kind not in "fiu" or min(shape, default=0) < 0 or len(data) != kind.itemsize * math.prod(shape):
             raise ValueError(f"the {len(data)} bytes of weight {name!r} do not fill shape {shape} of {kind}.")
-        arrays[name] = np.frombuffer(data, kind.newbyteorder("<")).astype(kind).reshape(shape)
+        arrays[name] = np.frombuffer(data, kind.newbyteorder("<")).astype(kind, copy=False).reshape(shape)
     return nested_weights(arrays)
 
 

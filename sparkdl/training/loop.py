@@ -24,6 +24,7 @@ from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.free_memory import give_back
 from sparkdl.training.group.collectives import from_worker, meet, summed
 from sparkdl.training.options import Training
 from sparkdl.training.phases import carried
@@ -171,6 +172,7 @@ class _Group:
 
         self.logs = self._open_logs()
         self._begin_phase()
+        give_back()
         self._keep()
         self.began = time.perf_counter()
         with closing(self.logs):

@@ -18,7 +18,7 @@ from sparkdl.spark.driver.old_spark import OLD, refuse_connect
 from sparkdl.spark.tasks.sent_bytes import as_sent, of_broadcast, of_file
 from sparkdl.training.group.addresses import without_brackets
 
-CARRIED_BYTES = 100 << 20  # in a plan, of which Spark Connect takes 128 MiB
+CARRIED_BYTES = 32 << 20  # in a plan, of which a server holds several copies: 96 MiB end one with 1 GiB of memory
 
 
 def over_connect(session: SparkSession) -> bool:
