@@ -39,7 +39,7 @@ from sparkdl.training.step.step import Settings, State, abstract_rows, initial_s
 from sparkdl.training.stopping import MONITORS, Stopper, are_finite, diverged
 from sparkdl.transfer import started_from
 
-WAITING_BYTES = 64 << 20  # of a step's memory, above which to wait for its end takes no time to speak of
+OVERLAP_BYTES = 64 << 20  # of a step's memory, above which the next waits for its end, which takes no time to speak of
 
 
 def train(
@@ -219,7 +219,7 @@ class _Group:
                 for batch in batches
             ]
             on_cpu = self.mesh.devices.flat[0].platform == "cpu"
-            self.waits = on_cpu and max(map(_temporary_bytes, self.programs)) > WAITING_BYTES
+            self.waits = on_cpu and max(map(_temporary_bytes, self.programs)) > OVERLAP_BYTES
             if self.validation_steps and not self.validate:
                 batch = abstract_rows(self.validation.shards[0], self.validation_steps.rows, self.mesh)
                 self.validate = compiled_validation(program, self.state.weights, batch, self.several)
@@ -390,9 +390,8 @@ class _Group:
         """Keep the weights after an epoch, when workers hold equal ones, unless it led them astray."""
         if self.several:
             return
-        if not self.diverged and not are_finite(
-            _first(self.state.weights)
-        ):  # its last step did, whose loss was of those before
+        # Its last step may have led them astray, whose loss was of those before.
+        if not self.diverged and not are_finite(_first(self.state.weights)):
             self.diverged = self.overflowed = True
             self.at.stopped = self.at.stopped or (
                 f"the weights were not finite after epoch {self.at.epoch}; try a smaller step size or clip_norm"
@@ -485,7 +484,8 @@ class _Group:
         at = self.at
         at.seconds, at.stopper = self._seconds(), self.stopper.to_json() if self.stopper else None
         with self.recorder.span("checkpoint", epoch=at.epoch) as facts:
-            arrays = to_arrays(self.state, self._held(), self.best, self.exchange, self.mesh, self.folder is not None)
+            held = self._held() if self.folder else None
+            arrays = to_arrays(self.state, held, self.best, self.exchange, self.mesh)
             facts["bytes"] = sum(array.nbytes for array in arrays.values())
             if self.folder:
                 steps = at.epoch * self.steps.count + at.step

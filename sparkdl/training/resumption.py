@@ -90,17 +90,15 @@ class Position:
         return cls(**plain | {"history": [Epoch(**epoch) for epoch in plain["history"]]})
 
 
-def to_arrays(
-    state: State, held: Weights, best: Weights | None, exchange: Exchange, mesh: Mesh, wanted: bool
-) -> Arrays:
+def to_arrays(state: State, held: Weights | None, best: Weights | None, exchange: Exchange, mesh: Mesh) -> Arrays:
     """Copies of all arrays that a run goes on from; every process of the mesh calls this, one wants them.
 
-    What is equal on all workers is kept once: of the weights, these are the copies `held` of the first worker's, which
-    nobody changes. The rest, being each worker's own, is gathered.
+    That one has on the host, `held`, what its first worker holds of the weights, and changes it no more; others give
+    None. What is equal on all workers is kept once. The rest, being each worker's own, is gathered.
     """
     differ = State._fields if not exchange.synchronous else ("optimizer", "exchange")[not exchange.sharded :]
     own = gather_from_all({name: getattr(state, name) for name in differ}, mesh)
-    if not wanted:
+    if held is None:
         return {}
     same = {"weights": jax.tree.map(lambda array: array[None], held)}
     kept = jax.tree.map(

@@ -370,10 +370,8 @@ def _after(value: Array, done: Any) -> Array:
 
     XLA sees no order between the last look at a weight and its update otherwise, and copies all weights before a step.
     """
-    none = (
-        jnp.max(jax.lax.population_count(jax.lax.bitcast_convert_type(_numbers(done), jnp.uint32))) >> 6
-    )  # of 32 bits
-    return value + none.astype(value.dtype)
+    counts = jax.lax.population_count(jax.lax.bitcast_convert_type(_numbers(done), jnp.uint32))  # of bits, at most 32
+    return value + (jnp.max(counts) >> 6).astype(value.dtype)
 
 
 def _numbers(tree: Any) -> Array:
