@@ -14,7 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pytest
 from test_worker import ENDLESS, ENVIRONMENT, SHORT, is_alive, jobs
 
@@ -23,6 +22,7 @@ from sparkdl.classes import CLASSES
 from sparkdl.launch.child import Child, WorkerError
 from sparkdl.launch.fork_server import SERVER_NAME, WARDEN_NAME, fork_worker, open_fork_server
 from sparkdl.layers import Dense
+from sparkdl.tensor_file import read_tensors
 from sparkdl.training.worker import PROCESS_NAME, WEIGHTS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
@@ -75,8 +75,7 @@ def training(folder: Path) -> dict[str, Any]:
             child.run(job, lambda event: None)
             name = name_of(child.pid)
             seen = [line for line in log.read_text().splitlines() if line.startswith("Seen:")]
-        with np.load(Path(job.directory, WEIGHTS)) as weights:
-            arrays = {name: weights[name].tolist() for name in weights}
+        arrays = {name: array.tolist() for name, array in read_tensors(Path(job.directory, WEIGHTS)).arrays.items()}
     return {"forked": forked, "name": name, "seen": seen, "weights": arrays}
 
 

@@ -21,11 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from jax.sharding import Mesh
+from pyspark import cloudpickle
 
 from sparkdl import Network
+from sparkdl.classes import CLASSES
 from sparkdl.launch import child
 from sparkdl.launch.child import Child, WorkerError
 from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
+from sparkdl.tensor_file import read_tensors
 from sparkdl.training import Training, fit
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.data.shard_file import ShardWriter, open_shard, stored_batches
@@ -141,12 +144,10 @@ def test_processes_train_as_one_with_as_many_devices(
     mesh = Mesh(np.array(jax.local_devices()[: len(rows)]), (WORKERS,))
     shares = [dealt(tmp_path, TRAINING, rows), dealt(tmp_path, VALIDATION, LENGTHS[rows])]
     expected = train(plan, *shares, mesh)
-    with np.load(tmp_path / "0" / WEIGHTS) as weights:
-        assert set(weights) == {f"0/{name}" for name, _ in named_arrays(expected.weights)}
-        for name, array in named_arrays(expected.weights):
-            np.testing.assert_allclose(
-                weights[f"0/{name}"], array, rtol=0, atol=1e-12 * np.abs(array).max(), err_msg=name
-            )
+    weights = read_tensors(tmp_path / "0" / WEIGHTS).arrays
+    assert set(weights) == {f"0/{name}" for name, _ in named_arrays(expected.weights)}
+    for name, array in named_arrays(expected.weights):
+        np.testing.assert_allclose(weights[f"0/{name}"], array, rtol=0, atol=1e-12 * np.abs(array).max(), err_msg=name)
     assert not (tmp_path / "1" / WEIGHTS).exists()
     first, second = first["runs"][0], second["runs"][0]
     for epoch in first["history"] + second["history"]:
@@ -159,12 +160,23 @@ def test_processes_train_as_one_with_as_many_devices(
     assert first["compile_seconds"] > 0 and first["training_seconds"] > 0
 
 
+def refusing_class() -> bytes:
+    """A layer of a user's own, as it is sent, which nobody can make."""
+
+    class Refusing(Tanh):
+        def __post_init__(self) -> None:
+            raise ValueError("it is never made")
+
+    return b'["Refusing"]\n' + cloudpickle.dumps([Refusing])
+
+
 @pytest.mark.parametrize(
     ("flaw", "kind", "message"),
     [
         ("layer", "ValueError", "received 'Hologram'; choose one of .*BatchNorm"),
         ("shard", "FileNotFoundError", TRAINING),
-        ("initial weights", "ValueError of a class or library", "The last it printed:\n(.*\n)*.*numpy"),
+        ("initial weights", "ValueError", "is no safetensors file"),
+        ("class", "ValueError of a class or library", "The last it printed:\n(.*\n)*.*it is never made"),
         ("device", "RuntimeError", "no device of the platform 'cuda' here .*train on the CPU"),
     ],
 )
@@ -179,6 +191,9 @@ def test_a_failure_is_told_in_the_words_of_the_worker(
             monkeypatch.setitem(ENVIRONMENT, "CUDA_VISIBLE_DEVICES", "")
         elif flaw == "initial weights":
             Path(job.directory, INITIAL.format(0)).write_bytes(b"nonsense")
+        elif flaw == "class":
+            Path(job.directory, CLASSES).write_bytes(refusing_class())
+            job.trainings[0]["network"]["layers"][1]["type"] = "Refusing"
         else:
             Path(job.directory, TRAINING).unlink()
         started = time.monotonic()
