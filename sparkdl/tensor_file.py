@@ -91,18 +91,22 @@ def encoded(arrays: Mapping[str, Any], metadata: Mapping[str, str]) -> Iterator[
                 f"Arrays of a safetensors file must be of {', '.join(map(str, CODES))}, by other names than "
                 f"{METADATA}, received {name!r} of {array.dtype}; convert it first."
             )
-        dtype = array.dtype.newbyteorder("<")
-        part = np.ascontiguousarray(array, dtype)
+        part = bytes_of(array)
         end = offset + part.nbytes
         code = CODES[array.dtype.newbyteorder("=")]
         table[name] = {"dtype": code, "shape": list(array.shape), "data_offsets": [offset, end]}
-        parts.append(part.reshape(-1).view(np.uint8).data)
+        parts.append(part)
         offset = end
     header = json.dumps(table, separators=(",", ":")).encode()
     header += b" " * (-len(header) % ALIGNED)
     yield len(header).to_bytes(8, "little")
     yield header
     yield from parts
+
+
+def bytes_of(array: Array) -> memoryview:
+    """Those of an array, little-endian and in C order; a view where they lie so in memory."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
 def read_tensors(path: str | os.PathLike[str]) -> TensorFile:

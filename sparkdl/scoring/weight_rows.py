@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from sparkdl.layers.base import Weights
+from sparkdl.tensor_file import bytes_of
 from sparkdl.weights import named_arrays, nested_weights
 
 PART_BYTES = 4 << 20  # of one row
@@ -106,21 +107,16 @@ def digest(weights: Weights) -> str:
     total = hashlib.sha256()
     for name, array in sorted(named_arrays(weights), key=lambda item: item[0]):
         total.update(json.dumps([name, array.dtype.name, list(array.shape)]).encode())
-        total.update(_bytes_of(array))
+        total.update(bytes_of(array))
     return total.hexdigest()
 
 
 def _rows(weights: Weights) -> Iterator[dict[str, Any]]:
     for name, array in named_arrays(weights):
-        data = _bytes_of(array)
+        data = bytes_of(array)
         for part in range(max(1, math.ceil(len(data) / PART_BYTES))):
             piece = bytes(data[part * PART_BYTES : (part + 1) * PART_BYTES])
             yield {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "part": part, "data": piece}
-
-
-def _bytes_of(array: Any) -> memoryview:
-    """Little-endian, in C order."""
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
 def read_only(weights: Weights) -> Weights:
