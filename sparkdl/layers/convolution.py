@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from sparkdl.arrays import STEPS
-from sparkdl.layers import pointwise, winograd
+from sparkdl.layers import patches, pointwise, winograd
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.causal import first_steps, from_steps
 from sparkdl.layers.ragged import Ragged, is_ragged
@@ -144,6 +144,9 @@ class Conv(KernelLayer):
         def on_cpu(kernel: Array, x: Array) -> Array:
             if pointwise.suits(windows, self.groups):
                 return pointwise.forward(windows, kernel, x)
+            if patches.suits(kernel, x, self.groups):
+                rest = windows.strides, windows.padding, windows.dilation
+                return patches.convolve(kernel, x, *rest, spacing=(1,) * len(self._size))
             return winograd.forward(tiles, kernel, x) if tiles else self._forward_widened(kernel, x)
 
         kernel, windows = weights["kernel"], self._windows(x.shape[1:-1])
@@ -170,6 +173,9 @@ class Conv(KernelLayer):
         def on_cpu(kernel: Array, dy: Array) -> Array:
             if pointwise.suits(windows, self.groups):
                 return pointwise.delta(windows, kernel, dy)
+            if patches.suits(kernel, dy, self.groups):
+                rest = self._delta_padding(windows), windows.dilation, windows.strides
+                return patches.convolve(self._transposed(kernel), dy, (1,) * len(self._size), *rest)
             if tiles:
                 return winograd.delta(tiles, kernel, dy)
             parts = self._parts(kernel, x, dy) if max(windows.strides) > 1 else 1
@@ -228,20 +234,23 @@ class Conv(KernelLayer):
 
     def _delta(self, kernel: Array, inputs: Shape, dy: Array) -> Array:
         windows = self._windows(inputs)
-        padding = [
-            (extent - 1 - low, low + inputs - 1 - (outputs - 1) * stride)
-            for inputs, outputs, stride, extent, (low, _) in windows.axes()
-        ]
         return lax.conv_general_dilated(
             dy,
             self._transposed(kernel),
-            window_strides=(1,) * len(padding),
-            padding=padding,
+            window_strides=(1,) * len(self._size),
+            padding=self._delta_padding(windows),
             lhs_dilation=windows.strides,
             rhs_dilation=windows.dilation,
             dimension_numbers=self._layouts("NSC", "SIO", "NSC"),
             feature_group_count=self.groups,
         )
+
+    def _delta_padding(self, windows: Windows) -> list[tuple[int, int]]:
+        """Around dy, with a window's stride between its positions."""
+        return [
+            (extent - 1 - low, low + inputs - 1 - (outputs - 1) * stride)
+            for inputs, outputs, stride, extent, (low, _) in windows.axes()
+        ]
 
     def _gradient(self, x: Array, dy: Array, rows_first: bool) -> Array:
         windows = self._windows(x.shape[1:-1])
