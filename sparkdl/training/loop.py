@@ -19,20 +19,21 @@ from sparkdl.layers.base import Weights
 from sparkdl.objective import SENT
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
-from sparkdl.training.checkpoints.checkpoints import CheckpointFolder, decode
 from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.free_memory import give_back
-from sparkdl.training.group.collectives import from_worker, meet, summed
+from sparkdl.training.group.collectives import meet, summed
+from sparkdl.training.kept_weights import KeptWeights, of_first_worker
 from sparkdl.training.options import Training
 from sparkdl.training.phases import carried
 from sparkdl.training.records.logs import LogWriter, NullWriter
 from sparkdl.training.records.meter import Means, Meter, Report, means_of
 from sparkdl.training.records.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
-from sparkdl.training.resumption import Position, Share, fingerprint, from_arrays, to_arrays
+from sparkdl.training.resumption import Position, Share, from_arrays, to_arrays
+from sparkdl.training.run_folder import RunFolder
 from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.programs import compiled_step, compiled_validation, initialization, program_of
 from sparkdl.training.step.step import Settings, State, abstract_rows, initial_state, local_workers, replicate
@@ -143,15 +144,13 @@ class _Group:
         self.records: list[list[Epoch]] = []  # of every epoch that several runs have done, each run's
         self.finite = np.ones(len(plans), bool)  # which of several have not diverged
         self.earlier = 0.0  # seconds of training before this process took over
-        self.best: Weights | None = None
-        self.good: tuple[int, Weights] = (0, {})  # epochs, and the weights after them, the last to be finite
-        self.copied: State | None = None  # of which these weights are copies
+        self.kept = KeptWeights()
         self.diverged = False
         self.overflowed = False  # which a loss that is only above its bound did not
         self.votes: deque[Any] = deque()  # of late workers, on their way
         self.resumed: list[int] | None = None
         self.notes: list[str] = []
-        self.folder: CheckpointFolder | None = None
+        self.folder: RunFolder | None = None
         self.buckets: Buckets | None = None  # of rows of any length
         self.fill: float | None = None
         self.programs: list[Any] = []
@@ -164,7 +163,7 @@ class _Group:
         with self.recorder.span("compile"), kept_by_every_process():
             self.state = self._first_state()
         if not plan.epochs:
-            return [Result(self._held(), [], 0.0, stop_reason="there are no epochs to train")]
+            return [Result(self.kept.of(self.state), [], 0.0, stop_reason="there are no epochs to train")]
         if plan.checkpoints:
             self._resume()
         if self.at.epoch >= plan.epochs or self.at.stopped:
@@ -173,7 +172,7 @@ class _Group:
         self.logs = self._open_logs()
         self._begin_phase()
         give_back()
-        self._keep()
+        self.kept.keep(self.at.epoch, self.state)
         self.began = time.perf_counter()
         with closing(self.logs):
             while self.at.epoch < plan.epochs and not self.at.stopped and self.finite.any():
@@ -225,7 +224,7 @@ class _Group:
                 self.validate = compiled_validation(program, self.state.weights, batch, self.several)
             if self.logs.active:
                 self.logs.watch(self.network)
-                self.logs.compile(self._held(), shard.take(np.zeros(0, np.int64), self.steps.rows))
+                self.logs.compile(self.kept.of(self.state), shard.take(np.zeros(0, np.int64), self.steps.rows))
         if self.mesh.size > 1:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
 
@@ -236,7 +235,7 @@ class _Group:
             return
         if network != self.network:
             with self.recorder.span("compile"), kept_by_every_process():
-                fresh = self._state_at(self.plan, self._held(), self.at.epoch)
+                fresh = self._state_at(self.plan, self.kept.of(self.state), self.at.epoch)
                 self.state = carried(self.state, fresh, self.exchange, self.network, network, self.mesh)
             self.network = network
         self._compile()
@@ -269,7 +268,7 @@ class _Group:
                 if self.sampled_every and is_sampled(number, self.sampled_every):
                     self.recorder.placed(epoch, number, asked)
                 last = self.at.step + 1 == self.steps.count
-                weights_before = self._held() if last and self.logs.active else None
+                weights_before = self.kept.of(self.state) if last and self.logs.active else None
                 advance = self.programs[arranged[1].levels[self.at.step] if arranged else 0]
                 self.state, totals = advance(self.state, self.settings, placed)
                 if self.waits:
@@ -306,7 +305,7 @@ class _Group:
         number = self.at.epoch * self.steps.count + self.at.step
         if before is not None:
             last_rows = jax.tree.map(lambda part: np.asarray(part.addressable_data(0)), placed)
-            self.logs.epoch(number, record._asdict(), before, self._held(), last_rows)
+            self.logs.epoch(number, record._asdict(), before, self.kept.of(self.state), last_rows)
         improved = not self.stopper and _is_best(self.at.history)
         if whole:
             stopper, window = self.stopper, meter.sums - self.at.checked
@@ -315,11 +314,9 @@ class _Group:
             self._keep_good()
             self.at.sums, self.at.checked = self.nothing, self.nothing
             if stopper and not self.at.stopped and (in_steps or stopper.due_after(self.at.epoch)):
-                own = (
-                    record.outputs[stopper.plan.output] if record.outputs and stopper.plan.output else record._asdict()
-                )
-                value = own[stopper.plan.monitor]
-                improved = self._check(self._monitored(window) if in_steps and not stopper.plan.validates else value)
+                seen = held_out[0] if stopper.plan.validates else means_of(window, self.objective)
+                assert seen is not None
+                improved = self._check(stopper.watched(seen))
             previous = self.at.history[-2].loss if len(self.at.history) > 1 else None
             fell = math.inf if previous is None else previous - record.loss
             if plan.tol and previous is not None and fell < plan.tol * abs(previous) and not self.at.stopped:
@@ -340,9 +337,9 @@ class _Group:
             if stopper.plan.validates and not self.at.stopped:
                 (means,), _ = self._validate()
                 assert means is not None
-                improved = self._check(self._watched(means))
+                improved = self._check(stopper.watched(means))
             elif not self.at.stopped:
-                improved = self._check(self._monitored(window))
+                improved = self._check(stopper.watched(means_of(window, self.objective)))
         if kept and kept.unit == "step" and number % kept.every == 0 and not self.at.stopped:
             self._flush(meter)
             self.at.sums, self.at.epoch_seconds = meter.sums.tolist(), meter.seconds()
@@ -352,25 +349,12 @@ class _Group:
         for read in meter.flush():
             self._note_divergence(*read)
 
-    def _monitored(self, window: Array) -> float:
-        """The monitored mean over training rows, from their sums."""
-        value = self._watched(means_of(window, self.objective))
-        assert value is not None
-        return value
-
-    def _watched(self, means: Means) -> float | None:
-        """What early stopping watches."""
-        assert self.stopper is not None
-        output = self.stopper.plan.output
-        loss, metric = means.outputs[output] if output else means[:2]
-        return loss if self.stopper.plan.monitor.endswith("loss") else metric
-
     def _check(self, value: float | None) -> bool:
         """Whether it is the best so far, whose weights are then kept."""
         assert self.stopper is not None and value is not None
         improved = self.stopper.check(self.at.epoch, self.at.step, value)
         if improved and self.stopper.plan.restore_best:
-            self.best = self._held()
+            self.kept.best = self.kept.of(self.state)
         self.at.stopped = self.at.stopped or self.stopper.reason()
         return improved
 
@@ -391,22 +375,13 @@ class _Group:
         if self.several:
             return
         # Its last step may have led them astray, whose loss was of those before.
-        if not self.diverged and not are_finite(_first(self.state.weights)):
+        if not self.diverged and not are_finite(of_first_worker(self.state.weights)):
             self.diverged = self.overflowed = True
             self.at.stopped = self.at.stopped or (
                 f"the weights were not finite after epoch {self.at.epoch}; try a smaller step size or clip_norm"
             )
         if not self.diverged:
-            self._keep()
-
-    def _keep(self) -> None:
-        """Keep the weights of this epoch's end."""
-        self.good, self.copied = (self.at.epoch, {}), None  # lest the former be in memory beside them
-        self.good, self.copied = (self.at.epoch, self._held()), self.state
-
-    def _held(self) -> Weights:
-        """Copies on the host of what this process's first worker holds, which are those kept if these are still so."""
-        return self.good[1] if self.copied is self.state else jax.tree.map(np.array, _first(self.state.weights))
+            self.kept.keep(self.at.epoch, self.state)
 
     def _note_lateness(self) -> None:
         """Stop all workers at the same step once one of them finds that time is up; votes are read two steps late."""
@@ -437,40 +412,20 @@ class _Group:
             meter.flush()
         return list(meter.means()), meter.seconds()
 
-    # Checkpoints. The first worker alone reads and writes them; the others learn what it read from it.
-
     def _resume(self) -> None:
-        assert self.plan.checkpoints is not None
-        run = fingerprint(self.plan, (self.share, self.validation), self.initial[0], self.mesh)
-        data = None
-        if self.leads:
-            self.folder = CheckpointFolder(self.plan.checkpoints, run.digest)
-            self.folder.check()
-            found = self.folder.newest(epochs=self.plan.epochs)
-            data = found.data if found else None
-            if not found and self.folder.others():
-                self.notes.append(
-                    f"The checkpoint directory {self.plan.checkpoints.directory!r} holds checkpoints of other runs "
-                    "only (with another network, other code of its own classes, other settings, rows or number of "
-                    "workers, another number of epochs where the step size depends on it, or another version of "
-                    "sparkdl or jax); this one started anew."
-                )
-            if found and run.unknown:
-                self.notes.append(
-                    f"The run went on from a checkpoint in {self.plan.checkpoints.directory!r}, though whether its "
-                    f"code is the same could not be told of {', '.join(run.unknown)}; name another directory if "
-                    "that has changed."
-                )
-        data = from_worker(data, 0, self.mesh)
-        if data is None:
+        """Go on from the newest checkpoint of this run, if there is one."""
+        shares = (self.share, self.validation)
+        self.folder = RunFolder(self.plan, shares, self.initial[0], self.mesh, self.leads)
+        found = self.folder.read()
+        if found is None:
             return
-        meta, arrays = decode(data)
-        self.at = at = Position.from_json(meta["position"])
+        self.at, arrays = found
+        at = self.at
         phase = at.epoch if at.step else max(0, at.epoch - 1)  # of the last step: the next phase begins with an epoch
         if (network := self.plan.network_at(phase)) != self.network:
-            weights = self._held()
+            weights = self.kept.of(self.state)
             self.state, self.network = replicate(self._state_at(self.plan, weights, phase), self.mesh), network
-        self.state, self.best = from_arrays(arrays, self.state, self.share.first, self.mesh)
+        self.state, self.kept.best = from_arrays(arrays, self.state, self.share.first, self.mesh)
         self.resumed = [at.epoch, at.step]
         self.earlier = at.seconds
         if self.stopper and at.stopper:
@@ -483,13 +438,12 @@ class _Group:
     def _save(self, improved: bool) -> None:
         at = self.at
         at.seconds, at.stopper = self._seconds(), self.stopper.to_json() if self.stopper else None
+        assert self.folder is not None
         with self.recorder.span("checkpoint", epoch=at.epoch) as facts:
-            held = self._held() if self.folder else None
-            arrays = to_arrays(self.state, held, self.best, self.exchange, self.mesh)
+            held = self.kept.of(self.state) if self.leads else None
+            arrays = to_arrays(self.state, held, self.kept.best, self.exchange, self.mesh)
             facts["bytes"] = sum(array.nbytes for array in arrays.values())
-            if self.folder:
-                steps = at.epoch * self.steps.count + at.step
-                self.folder.save({"epoch": at.epoch, "step": steps, "position": at.to_json()}, arrays, improved)
+            self.folder.write(at, at.epoch * self.steps.count + at.step, arrays, improved)
 
     def _open_logs(self) -> NullWriter:
         plan = self.plan
@@ -514,10 +468,10 @@ class _Group:
             self.notes += self.folder.notes
         stopper, failure = self.stopper, None
         which = ""
-        if stopper and stopper.plan.restore_best and self.best is not None:
-            weights, which = self.best, "those of the best check"
+        if stopper and stopper.plan.restore_best and self.kept.best is not None:
+            weights, which = self.kept.best, "those of the best check"
         elif self.diverged:
-            epochs, weights = self.good
+            epochs, weights = self.kept.epochs, self.kept.weights
             if self.overflowed and not epochs:
                 failure = (
                     f"No epoch of this fit stayed finite with step size {self.plan.step_size:g}: "
@@ -526,7 +480,7 @@ class _Group:
                 )
             which = f"those after epoch {epochs}" if epochs else "the initial ones"
         else:
-            weights = self._held()
+            weights = self.kept.of(self.state)
         if self.diverged:
             self.notes.append(f"Training stopped: {self.at.stopped}. The model's weights are {which}.")
         return Result(
@@ -545,7 +499,7 @@ class _Group:
         )
 
     def _results_of_several(self) -> list[Result | None]:
-        weights, stopped = self._held(), f"all {len(self.records)} epochs are done"
+        weights, stopped = self.kept.of(self.state), f"all {len(self.records)} epochs are done"
         each = [jax.tree.map(itemgetter(run), weights) for run in range(len(self.plans))]
         return [
             Result(own, list(history), self.compile_seconds, stop_reason=stopped) if good and are_finite(own) else None
@@ -587,8 +541,3 @@ def _beside(part: jax.ShapeDtypeStruct, runs: int) -> jax.ShapeDtypeStruct:
 def _temporary_bytes(program: Any) -> int:
     """What a compiled program takes besides its arguments and results."""
     return int(program.memory_analysis().temp_size_in_bytes)
-
-
-def _first(stacked: Any) -> Any:
-    """What this process's first worker holds, on the host; on a CPU no copies, so that a step puts an end to them."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0))[0], stacked)

@@ -11,6 +11,7 @@ import numpy as np
 
 from sparkdl.objective import Objective
 from sparkdl.specs import Spec, check_range
+from sparkdl.training.records.meter import Means
 
 MONITORS = ("loss", "metric", "validation_loss", "validation_metric")
 FALLING, RISING = (
@@ -152,6 +153,12 @@ class Stopper:
     def due_after(self, epoch: int) -> bool:
         """Whether to check after this epoch."""
         return self.plan.unit == "epoch" and epoch % self.plan.every == 0
+
+    def watched(self, means: Means) -> float | None:
+        """What it watches of them."""
+        output = self.plan.output
+        loss, metric = means.outputs[output] if output else means[:2]
+        return loss if self.plan.monitor.endswith("loss") else metric
 
     def check(self, epoch: int, step: int, value: float) -> bool:
         """Take the monitored value as of an epoch and a step; return whether it is the best so far."""
