@@ -419,8 +419,8 @@ class _Group:
         found = self.folder.read()
         if found is None:
             return
-        self.at, arrays = found
-        at = self.at
+        at, arrays = found
+        self.at = at
         phase = at.epoch if at.step else max(0, at.epoch - 1)  # of the last step: the next phase begins with an epoch
         if (network := self.plan.network_at(phase)) != self.network:
             weights = self.kept.of(self.state)
