@@ -3,9 +3,9 @@
     python notebooks/pretrained.py [--data DIR] [--output FILE] [--epochs HALF WHOLE] [--workers N]
 
 It takes some 25 minutes on two cores for the 20,000 images of two of CIFAR-10's five training files. Most epochs see
-them at half their size, which takes 0.4 of the time. They are made grey, and every other one is inverted, so that
-the network learns shapes, whatever is dark or bright in them. The file has torchvision's names; the network takes bytes
-as `preprocess="imagenet"` prepares them. `transfer_learning.ipynb` goes on from it.
+them at half their size, which takes 0.4 of the time. They are made grey, and half of them are inverted, others in each
+epoch, so that the network learns shapes, whatever is dark or bright in them. The file has torchvision's names; the
+network takes bytes as `preprocess="imagenet"` prepares them. `transfer_learning.ipynb` goes on from it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from sparkdl import DeepClassifier, Network, datasets, models
 from sparkdl.interchange import save_weights
-from sparkdl.layers import RandomCrop, RandomFlip, ZeroPad
+from sparkdl.layers import RandomCrop, RandomFlip, RandomInvert, ZeroPad
 from sparkdl.optimizers import Momentum
 from sparkdl.schedules import OneCycle
 from sparkdl.spark import local_session
@@ -43,7 +43,7 @@ def pretrain(
     epochs: Sequence[int] = (8, 2),
     workers: int = 2,
 ) -> float:
-    """Train a network on grey images, shifted and flipped at random, and write its weights by torchvision's names.
+    """Train a network on grey images, varied at random, and write its weights by torchvision's names.
 
     Parameters
     ----------
@@ -72,6 +72,7 @@ def pretrain(
         network, edge = network_of((pixels, pixels, 3)), max(1, pixels // 8)
         varied = [
             RandomFlip(name="flipped"),
+            RandomInvert(name="inverted"),
             ZeroPad(edge, name="padded"),
             RandomCrop((pixels, pixels), name="cropped"),
         ]
@@ -94,14 +95,12 @@ def pretrain(
 
 
 def grey(images: pa.Table, shrink: int) -> tuple[int, pa.Table]:
-    """Height and width, and the images in shades of grey, every other one of the split "train" inverted."""
+    """Height and width, and the images in shades of grey."""
     colours = np.frombuffer(b"".join(images["image"].to_pylist()), np.uint8).reshape(len(images), -1, 3)
     whole = math.isqrt(colours.shape[1])
     pixels = whole // shrink
     shades = (colours @ np.array([0.299, 0.587, 0.114], np.float32)).reshape(-1, pixels, shrink, pixels, shrink)
     shades = shades.mean(axis=(2, 4))
-    learned = np.flatnonzero(np.array(images["split"].to_pylist()) == "train")[::2]
-    shades[learned] = 255 - shades[learned]
     bytes_of = np.repeat(shades.round().astype(np.uint8)[..., None], 3, axis=3)
     column = pa.array([image.tobytes() for image in bytes_of], pa.binary())
     return pixels, images.set_column(images.schema.get_field_index("image"), "image", column)

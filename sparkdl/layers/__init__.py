@@ -30,6 +30,7 @@ from sparkdl.layers.augmentation import RandomBrightness as RandomBrightness
 from sparkdl.layers.augmentation import RandomContrast as RandomContrast
 from sparkdl.layers.augmentation import RandomCrop as RandomCrop
 from sparkdl.layers.augmentation import RandomFlip as RandomFlip
+from sparkdl.layers.augmentation import RandomInvert as RandomInvert
 from sparkdl.layers.base import Context as Context
 from sparkdl.layers.base import KernelLayer as KernelLayer
 from sparkdl.layers.base import Layer as Layer

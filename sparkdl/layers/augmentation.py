@@ -119,6 +119,38 @@ class RandomFlip(ImageVariation):
 
 
 @dataclass(frozen=True)
+class RandomInvert(ImageVariation):
+    """Makes light dark and dark light in every other image, on average, in training; does nothing at inference.
+
+    y = low + high - x, for networks that are to learn shapes whatever is dark or bright in them: Keras's `RandomInvert`
+    at factor 0.5, with a choice for every row.
+
+    Parameters
+    ----------
+    value_range : tuple of float, default (0, 255)
+        Least and largest value of x: (0, 255) for bytes as they come, (0, 1) after `Rescale(1 / 255)`.
+    """
+
+    value_range: tuple[float, float] = (0.0, 255.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.value_range
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(
+                f"value_range of RandomInvert must be two finite numbers, the smaller one first, received "
+                f"{self.value_range}; bytes of images lie in (0, 255)."
+            )
+
+    def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
+        """Whether to invert, (batch, 1, 1, 1)."""
+        return jax.random.bernoulli(key, 0.5, (shape[0], 1, 1, 1))
+
+    def change(self, x: Array, drawn: Array) -> Array:
+        return jnp.where(drawn, sum(self.value_range) - x, x)
+
+
+@dataclass(frozen=True)
 class RandomBrightness(ImageVariation):
     """Adds one number to each whole image in training, uniform in [-max_delta, max_delta); nothing at inference.
 

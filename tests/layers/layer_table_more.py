@@ -19,7 +19,7 @@ from sparkdl.layers.activation import (
     Softplus,
     Tanh,
 )
-from sparkdl.layers.augmentation import RandomBrightness, RandomContrast, RandomCrop, RandomFlip
+from sparkdl.layers.augmentation import RandomBrightness, RandomContrast, RandomCrop, RandomFlip, RandomInvert
 from sparkdl.layers.batch_norm import BatchNorm
 from sparkdl.layers.branches import Parallel, Residual
 from sparkdl.layers.convolution import Conv
@@ -145,6 +145,8 @@ IMAGES = [
     Row(RandomCrop((4, 3)), (4, 3, 1), refused=(4, 3)),
     Row(RandomFlip(), (3, 4, 2), refused=(3, 4)),
     Row(RandomFlip("vertical"), (3, 4, 2), refused=()),
+    Row(RandomInvert(), (3, 4, 2), refused=(3, 4)),
+    Row(RandomInvert((-1.0, 1.0)), (3, 4, 2), refused=()),
     Row(RandomBrightness(0.3), (3, 4, 2), refused=(3, 4)),
     Row(RandomContrast(0.5, 1.5), (3, 4, 2), refused=(3, 4)),
 ]

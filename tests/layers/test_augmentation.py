@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sparkdl.layers.augmentation import RandomBrightness, RandomContrast, RandomCrop, RandomFlip
+from sparkdl.layers.augmentation import RandomBrightness, RandomContrast, RandomCrop, RandomFlip, RandomInvert
 from sparkdl.layers.base import Array, Context, Layer
 
 BATCH = 64
@@ -49,6 +49,13 @@ def test_flip_mirrors_about_half_of_the_images(axis: str, mirrored: np.ndarray) 
     assert abs(drawn.mean() - 0.5) < 5 * 0.5 / np.sqrt(BATCH)
 
 
+@pytest.mark.parametrize("low, high", [(0.0, 255.0), (-1.0, 3.5)])
+def test_invert_swaps_the_ends_of_the_range_in_about_half_of_the_images(low: float, high: float) -> None:
+    y, drawn = trained(RandomInvert((low, high)))
+    np.testing.assert_array_equal(y, np.where(drawn, np.float32(low + high) - X, X))
+    assert drawn.shape == (BATCH, 1, 1, 1) and abs(drawn.mean() - 0.5) < 5 * 0.5 / np.sqrt(BATCH)
+
+
 def test_brightness_moves_each_image_as_a_whole_and_within_bounds() -> None:
     y, drawn = trained(RandomBrightness(20.0))
     np.testing.assert_allclose(y - X, np.broadcast_to(drawn, X.shape), atol=1e-4)
@@ -65,7 +72,9 @@ def test_contrast_scales_the_distance_to_the_channel_means() -> None:
 
 
 @pytest.mark.parametrize(
-    "layer", [RandomCrop((2, 2)), RandomFlip(), RandomBrightness(1.0), RandomContrast(0.9, 1.1)], ids=repr
+    "layer",
+    [RandomCrop((2, 2)), RandomFlip(), RandomInvert(), RandomBrightness(1.0), RandomContrast(0.9, 1.1)],
+    ids=repr,
 )
 def test_a_key_decides_the_draw(layer: Layer) -> None:
     first, again, other = (trained(layer, seed)[1] for seed in (1, 1, 2))
@@ -73,7 +82,9 @@ def test_a_key_decides_the_draw(layer: Layer) -> None:
     assert (first != other).any()
 
 
-@pytest.mark.parametrize("layer", [RandomFlip(), RandomBrightness(9.0), RandomContrast(0.1, 3.0)], ids=repr)
+@pytest.mark.parametrize(
+    "layer", [RandomFlip(), RandomInvert(), RandomBrightness(9.0), RandomContrast(0.1, 3.0)], ids=repr
+)
 def test_inference_is_the_identity(layer: Layer) -> None:
     np.testing.assert_array_equal(layer.forward({}, jnp.asarray(X)), X)
 
@@ -82,7 +93,8 @@ def test_inference_is_the_identity(layer: Layer) -> None:
 def test_training_keeps_the_dtype_of_rows(dtype: type, float64: None) -> None:
     def through(x: Array) -> Array:
         context = Context(jax.random.key(0), jnp.ones(BATCH))
-        for layer in (RandomCrop((4, 4)), RandomFlip(), RandomBrightness(9.0), RandomContrast(0.1, 3.0)):
+        variations = (RandomFlip(), RandomInvert(), RandomBrightness(9.0), RandomContrast(0.1, 3.0))
+        for layer in (RandomCrop((4, 4)), *variations):
             x, _ = layer.train_forward({}, x, context)
         return x
 
@@ -95,6 +107,7 @@ def test_training_keeps_the_dtype_of_rows(dtype: type, float64: None) -> None:
         (lambda: RandomCrop((24, -1)), r"size of RandomCrop must be \(height, width\), .* received \(24, -1\)"),
         (lambda: RandomCrop((6, 4)).output_shape(X.shape[1:]), r"RandomCrop of size \(6, 4\) .* received \(5, 4, 2\)"),
         (lambda: RandomFlip("diagonal"), "axis of RandomFlip must be .* received 'diagonal'"),
+        (lambda: RandomInvert((1.0, 0.0)), r"value_range of RandomInvert must be .* received \(1.0, 0.0\)"),
         (lambda: RandomBrightness(-1.0), "max_delta of RandomBrightness must be .* received -1.0"),
         (lambda: RandomContrast(1.2, 0.8), "0 <= lower < upper, received lower=1.2, upper=0.8"),
     ],

@@ -40,7 +40,7 @@ def test_its_file_has_what_was_learned(spark: SparkSession, tmp_path: Path) -> N
     assert np.mean(found == standing[60:]) == accuracy  # "standing" is class 1
 
 
-def test_images_are_made_grey_small_and_every_other_is_inverted() -> None:
+def test_images_are_made_grey_and_small() -> None:
     """Luminance by ITU-R BT.601, and means of squares of pixels."""
     images = np.random.default_rng(0).integers(0, 256, (5, 4, 4, 3)).astype("uint8")
     table = pa.table(
@@ -57,5 +57,4 @@ def test_images_are_made_grey_small_and_every_other_is_inverted() -> None:
     red, green, blue = images.astype("float64").transpose(3, 0, 1, 2)
     shades = 0.299 * red + 0.587 * green + 0.114 * blue
     small = (shades[:, ::2, ::2] + shades[:, ::2, 1::2] + shades[:, 1::2, ::2] + shades[:, 1::2, 1::2]) / 4
-    expected = np.where(np.array([True, False, False, False, True])[:, None, None], 255 - small, small)
-    np.testing.assert_allclose(found, np.repeat(expected[..., None], 3, axis=3), atol=0.51)
+    np.testing.assert_allclose(found, np.repeat(small[..., None], 3, axis=3), atol=0.51)

@@ -23,6 +23,7 @@ from sparkdl.layers import (
     RandomBrightness,
     RandomContrast,
     RandomFlip,
+    RandomInvert,
     Relu,
     Relu6,
     Rescale,
@@ -48,6 +49,7 @@ NOISE = (
     RandomBrightness,
     RandomContrast,
     RandomFlip,
+    RandomInvert,
     SpatialDropout,
     StochasticDepth,
 )  # which at inference do nothing
