@@ -57,7 +57,12 @@ def read_weights(path: str | os.PathLike[str]) -> Weights:
 
 def weights_to_bytes(weights: Weights) -> bytes:
     """What `write_weights` writes."""
-    return b"".join(encoded(dict(named_arrays(weights)), {}))
+    return b"".join(weights_in_parts(weights))
+
+
+def weights_in_parts(weights: Weights) -> Iterator[bytes | memoryview]:
+    """What `weights_to_bytes` gives, one after the other and without a copy of the arrays."""
+    return encoded(dict(named_arrays(weights)), {})
 
 
 def weights_from_bytes(data: bytes | bytearray) -> Weights:

@@ -26,7 +26,7 @@ from sparkdl.spark.driver.shipping import packed_classes
 from sparkdl.spark.params.params import DeepParams
 from sparkdl.spark.saving.persistence import Saved
 from sparkdl.spark.tasks.row_scores import results
-from sparkdl.weights import weights_to_bytes
+from sparkdl.weights import weights_in_parts, weights_to_bytes
 
 
 def output_columns(stage: DeepParams) -> list[str]:
@@ -181,7 +181,7 @@ class RowScoring(DeepParams, Saved):
         check_interpreter(session)  # whatever scores comes by here
         if stream and over_connect(session):
             return carried(weights_to_bytes(weights))
-        return self._shipped.to(session, lambda: weights_to_bytes(weights))
+        return self._shipped.to(session, lambda: weights_in_parts(weights))
 
 
 def scored(inputs: list[Column], scoring: Scoring, weights: Callable[[], bytes], heads: Heads) -> Column:

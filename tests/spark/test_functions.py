@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -211,12 +212,27 @@ def test_over_connect_a_stream_takes_no_more_than_its_plan_holds(monkeypatch: py
             sent_bytes.of_file("sparkdl-0")
 
 
+def test_over_connect_parts_become_one_file_by_the_name_of_what_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "OLD", False)
+    sent = {}
+
+    def take(self: Any, path: str, file: bool) -> None:
+        sent[Path(path).name] = Path(path).read_bytes()
+
+    kind = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", "addArtifacts": take})
+    client: Any = kind()
+    given: Any = remote.shared(client, iter([b"some ", memoryview(b"weights")]))
+    name = f"sparkdl-{hashlib.sha256(b'some weights').hexdigest()}"
+    assert sent == {name: b"some weights"}
+    assert (given.func, given.args) == (sent_bytes.of_file, (name,))
+
+
 def test_connect_is_refused_with_spark_3_5(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "3.5.9")
     for module in (remote, session):
         monkeypatch.setattr(module, "OLD", True)
     client: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
-    for tried in (lambda: remote.shared(client, b""), lambda: session.local_session(connect=True)):
+    for tried in (lambda: remote.shared(client, []), lambda: session.local_session(connect=True)):
         with pytest.raises(ValueError, match=r"from Spark 4.0 on, received 3.5.9; use a classic"):
             tried()
 

@@ -196,7 +196,7 @@ def test_a_model_sends_its_weights_once_with_all_of_its_copies(
     spark: SparkSession, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, sent = a_model(), []
-    monkeypatch.setattr(remote, "shared", lambda session, data: sent.append(data) or partial(bytes, data))
+    monkeypatch.setattr(remote, "shared", lambda session, parts: sent.append(parts) or partial(b"".join, list(parts)))
     for _ in range(3):
         model.transform(rows, {model.predictionCol: "guess"})
         model.copy().predict(Vectors.dense(FEATURES[0].tolist()))

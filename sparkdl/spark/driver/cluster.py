@@ -31,7 +31,7 @@ from sparkdl.training.group.addresses import parse_ports
 from sparkdl.training.options import Training
 from sparkdl.training.records.recorder import split_exchanges
 from sparkdl.training.results import Ending, Epoch
-from sparkdl.weights import named_arrays, weights_from_bytes, weights_to_bytes
+from sparkdl.weights import named_arrays, weights_from_bytes, weights_in_parts
 
 SLOT_SECONDS = 30.0  # for executors to register; Spark by itself has a barrier job wait for 10 minutes
 WAKE_SECONDS = 0.5
@@ -188,7 +188,7 @@ def fit(
 def _sent(session: SparkSession, initial: Sequence[Weights | None]) -> dict[Any, Callable[[], bytes]]:
     """What gives the bytes of these weights on a worker, by `_key`; the bytes do not stay here."""
     given = {_key(weights): weights for weights in initial if weights is not None}
-    return {key: shared(session, weights_to_bytes(weights)) for key, weights in given.items()}
+    return {key: shared(session, weights_in_parts(weights)) for key, weights in given.items()}
 
 
 def _key(weights: Weights | None) -> Any:

@@ -8,7 +8,7 @@ import re
 import socket
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -34,20 +34,23 @@ def identity(session: SparkSession) -> str:
     return session.session_id if over_connect(session) else session.sparkContext.applicationId  # type: ignore
 
 
-def shared(session: SparkSession, data: bytes) -> Callable[[], bytes]:
-    """Sends bytes to every executor once; what is returned gives them, in a task.
+def shared(session: SparkSession, parts: Iterable[bytes | memoryview]) -> Callable[[], bytes]:
+    """Sends bytes, given in parts, to every executor once; what is returned gives them, in a task.
 
     A broadcast variable or, over Spark Connect, a file of the session, as plans there may not exceed 128 MiB. Either
     stays until the application or the session ends.
     """
     if not over_connect(session):
-        return partial(of_broadcast, session.sparkContext.broadcast(data))
-    name = f"sparkdl-{hashlib.sha256(data).hexdigest()}"
+        return partial(of_broadcast, session.sparkContext.broadcast(b"".join(parts)))
     with tempfile.TemporaryDirectory(prefix="sparkdl-") as folder:
-        path = Path(folder, name)
-        path.write_bytes(data)
+        digest, path = hashlib.sha256(), Path(folder, "parts")
+        with path.open("wb") as stream:
+            for part in parts:
+                digest.update(part)
+                stream.write(part)
+        path = path.rename(Path(folder, f"sparkdl-{digest.hexdigest()}"))
         session.addArtifacts(str(path), file=True)
-    return partial(of_file, name)
+    return partial(of_file, path.name)
 
 
 def release(given: Callable[[], bytes]) -> None:
@@ -72,11 +75,11 @@ class Shipped:
     def __reduce__(self) -> tuple[type[Shipped], tuple[()]]:
         return Shipped, ()  # a broadcast variable cannot be copied, and the copy's weights may be changed
 
-    def to(self, session: SparkSession, data: Callable[[], bytes]) -> Callable[[], bytes]:
+    def to(self, session: SparkSession, parts: Callable[[], Iterable[bytes | memoryview]]) -> Callable[[], bytes]:
         """What `shared` gives for these bytes, which are asked for where the session was not sent them yet."""
         where = identity(session)
         if where not in self._given:
-            self._given[where] = shared(session, data())
+            self._given[where] = shared(session, parts())
         return self._given[where]
 
 

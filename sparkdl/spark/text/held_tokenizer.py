@@ -88,7 +88,7 @@ class HoldsTokenizer(HasColumns, Saved):
         check_interpreter(session)
         if stream and over_connect(session):
             return carried(data)
-        return self._shipped.to(session, lambda: data)
+        return self._shipped.to(session, lambda: [data])
 
     def _saved_text(self) -> str:
         return self.tokenizerJson
