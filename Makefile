@@ -27,7 +27,7 @@ test-all: test test-slow notebooks  ## run every test and notebook, and some tes
 
 test-slow: $(VENV)/installed-test  ## run what test leaves out: faults, mutations, benchmarks, several hosts
 	$(RUN) -m pytest --numprocesses 3 -m slow --ignore tests/cluster
-	$(RUN) -m pytest --numprocesses 2 tests/cluster
+	$(RUN) -m pytest --numprocesses 3 tests/cluster
 
 test-matrix:  ## run the tests of Spark with every pyspark that is supported
 	.ci/test_matrix

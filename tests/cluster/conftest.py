@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host, connected, missing
+from long_fit import LONG, RECOVERY_SECONDS
 from standalone import Driver, Standalone
 
 WHY_NOT = missing()
@@ -45,3 +46,17 @@ def laptop(cluster: Standalone) -> Iterator[Driver]:
     """A session of local[3], for what a cluster's results are compared with."""
     with cluster.driver("local[3]") as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def patient(cluster: Standalone) -> Iterator[Driver]:
+    """An application that has all slots, and loses executors after a minute, which is half of Spark's usual time."""
+    settings = {"spark.network.timeout": "60s", "spark.executor.heartbeatInterval": "5s"}
+    with cluster.driver(**settings) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def undisturbed(laptop: Driver) -> str:
+    """The weights that fits come to whatever befalls their hosts."""
+    return laptop.run("fit", seconds=RECOVERY_SECONDS, **LONG)["weights"]

@@ -1,54 +1,18 @@
-"""What befalls hosts in the middle of a fit: it ends with the weights of a fit undisturbed, or says which host and why.
-
-Every test states within how many seconds. Spark itself counts an executor as lost after `spark.network.timeout`, which
-is half of its usual two minutes here; workers are to notice a silent host within 15 seconds.
-"""
+"""Hosts slow, full, killed or lost for good: a fit ends with the weights of one undisturbed, or says which and why."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hosts import LOCAL, Host
+from hosts import LOCAL
+from long_fit import LONG, RECOVERY_SECONDS, training
 from standalone import Driver, Standalone, wait_until
 
-LONG = {"numWorkers": 2, "maxIter": 1000, "checkpointInterval": 25}
-NOTICE_SECONDS = 15 + 5  # 5 for Spark to hear of it, and for this machine to be busy
-RECOVERY_SECONDS = 240.0
 QUOTAS = Path("/sys/fs/cgroup/cpu")
-
-
-@pytest.fixture(scope="module")
-def patient(cluster: Standalone) -> Iterator[Driver]:
-    """An application that has all slots, and loses executors after a minute."""
-    settings = {"spark.network.timeout": "60s", "spark.executor.heartbeatInterval": "5s"}
-    with cluster.driver(**settings) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def undisturbed(laptop: Driver) -> str:
-    """The weights that all are to come to."""
-    return laptop.run("fit", seconds=RECOVERY_SECONDS, **LONG)["weights"]
-
-
-@contextmanager
-def training(driver: Driver, cluster: Standalone, folder: Path) -> Iterator[tuple[str, list[Host]]]:
-    """A fit that has written its first checkpoint, and the hosts that train.
-
-    Hosts cut off before may come back only a minute later, as TCP tries again ever more seldom, and the master
-    then ends executors that the driver still counts: a fit begun on one of them would be disturbed by that.
-    """
-    wait_until(cluster.is_whole, 150, driver.last_words)
-    wait_until(lambda: not any(host.trainers() for host in cluster.workers), 20, driver.last_words)
-    assert driver.run("await_slots", slots=3, within=100, steady=5) == 3
-    fitting = driver.start("fit", checkpointDir=str(folder), **LONG)
-    wait_until(lambda: list(folder.rglob("*.ckpt")), 100, driver.last_words)
-    yield fitting, [host for host in cluster.workers if host.trainers()]
 
 
 def test_a_killed_executor_is_replaced(patient: Driver, cluster: Standalone, undisturbed: str, tmp_path: Path) -> None:
@@ -57,51 +21,6 @@ def test_a_killed_executor_is_replaced(patient: Driver, cluster: Standalone, und
         told = patient.result(fitting, RECOVERY_SECONDS)
     assert told["weights"] == undisturbed
     assert told["resumed"]
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize(
-    ("strike", "undo"),
-    [
-        (lambda host: host.link(False), lambda host: host.link(True)),
-        (lambda host: host.plug(False), lambda host: host.plug(True)),
-    ],
-    ids=["its link is down", "its packets vanish"],
-)
-def test_a_host_that_is_cut_off_is_noticed_soon_and_replaced(
-    patient: Driver,
-    cluster: Standalone,
-    undisturbed: str,
-    tmp_path: Path,
-    strike: Callable[[Host], None],
-    undo: Callable[[Host], None],
-    rank: int,
-) -> None:
-    with training(patient, cluster, tmp_path) as (fitting, there):
-        watching = patient.start("await_failure", within=60)
-        struck = time.time()
-        strike(there[rank])
-        try:
-            noticed = patient.result(watching)
-            told = patient.result(fitting, RECOVERY_SECONDS)
-        finally:
-            undo(there[rank])
-    assert noticed - struck < NOTICE_SECONDS
-    assert told["weights"] == undisturbed
-    assert told["resumed"]
-
-
-@pytest.mark.parametrize("who", ["worker", "driver"])
-def test_a_host_cut_off_for_20_seconds_changes_nothing(
-    patient: Driver, cluster: Standalone, undisturbed: str, tmp_path: Path, who: str
-) -> None:
-    with training(patient, cluster, tmp_path) as (fitting, there):
-        host = there[0] if who == "worker" else cluster.driver_host
-        host.plug(False)
-        time.sleep(20)
-        host.plug(True)
-        told = patient.result(fitting, RECOVERY_SECONDS)
-    assert told["weights"] == undisturbed
 
 
 def test_a_driver_cut_off_for_good_leaves_nothing_that_trains(
