@@ -10,8 +10,8 @@ All is done by a network of 0.1 MB first: figures are what the large one takes a
 of files that are mapped do not count, as the system takes them back when it likes. What is not needed for the next is
 let go before: save has the model of the fit, transform that of load.
 
-The JVM's heap is held to 500 MB and once the weights. What it takes of that is up to its collector, so
-the JVM's figures are an upper bound of what it needs.
+The JVM's heap is held to 500 MB and once the weights. What it takes of that is up to its collector, so the
+JVM's figures are an upper bound of what it needs.
 
 Figures: `driver_fit`, `jvm_fit`, `task_fit`, `training_fit`, and so on for checkpoint, save, load, transform, stream.
 `training` holds by plain SGD the weights, a copy of them after the last good epoch, and the gradient.
