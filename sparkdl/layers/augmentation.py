@@ -122,8 +122,8 @@ class RandomFlip(ImageVariation):
 class RandomInvert(ImageVariation):
     """Makes light dark and dark light in every other image, on average, in training; does nothing at inference.
 
-    y = low + high - x, for networks that are to learn shapes whatever is dark or bright in them: Keras's `RandomInvert`
-    at factor 0.5, with a choice for every row.
+    y = low + high - x, for networks that are to learn shapes whatever is dark or bright in them: torchvision's
+    `RandomInvert(0.5)`, and Keras's as it is by default, with a choice for every row.
 
     Parameters
     ----------
@@ -135,11 +135,12 @@ class RandomInvert(ImageVariation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = self.value_range
-        if not -math.inf < low < high < math.inf:
+        ends = self.value_range
+        numbers = isinstance(ends, tuple) and len(ends) == 2 and all(isinstance(end, int | float) for end in ends)
+        if not (numbers and -math.inf < ends[0] < ends[1] < math.inf):
             raise ValueError(
-                f"value_range of RandomInvert must be two finite numbers, the smaller one first, received "
-                f"{self.value_range}; bytes of images lie in (0, 255)."
+                "value_range of RandomInvert must be two finite numbers, the smaller one first, received "
+                f"{ends!r}; bytes of images lie in (0, 255)."
             )
 
     def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:

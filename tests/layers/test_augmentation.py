@@ -107,6 +107,8 @@ def test_training_keeps_the_dtype_of_rows(dtype: type, float64: None) -> None:
         (lambda: RandomCrop((24, -1)), r"size of RandomCrop must be \(height, width\), .* received \(24, -1\)"),
         (lambda: RandomCrop((6, 4)).output_shape(X.shape[1:]), r"RandomCrop of size \(6, 4\) .* received \(5, 4, 2\)"),
         (lambda: RandomFlip("diagonal"), "axis of RandomFlip must be .* received 'diagonal'"),
+        (lambda: RandomInvert(255), "value_range of RandomInvert must be .* received 255"),  # type: ignore[arg-type]
+        (lambda: RandomInvert((0, "a")), "value_range of RandomInvert must be .* received"),  # type: ignore[arg-type]
         (lambda: RandomInvert((1.0, 0.0)), r"value_range of RandomInvert must be .* received \(1.0, 0.0\)"),
         (lambda: RandomBrightness(-1.0), "max_delta of RandomBrightness must be .* received -1.0"),
         (lambda: RandomContrast(1.2, 0.8), "0 <= lower < upper, received lower=1.2, upper=0.8"),
