@@ -12,15 +12,12 @@ from jax import lax
 from sparkdl.layers.base import Array, Context, Shape, Weights, jitted
 from sparkdl.layers.normalization import Standardization, along_channels, row_sums, wide
 
+FAR = 25.0  # a square of a mean, in variances: up to it, sums of products as they are keep five of float32's digits
+
 
 def _nonzero(total: Array) -> Array:
     """A divisor that a step without any weight can bear."""
     return jnp.where(total > 0, total, 1)
-
-
-def _sums(dy: Array, standard: Array) -> Array:
-    """Sums of dy and of dy * standard over rows and positions, (2, channels); computed once where both ways ask."""
-    return jnp.stack([row_sums(dy).sum(axis=0), row_sums(dy * standard).sum(axis=0)])
 
 
 class BatchStatistics(NamedTuple):
@@ -29,6 +26,11 @@ class BatchStatistics(NamedTuple):
     mean: Array
     variance: Array
     total: Array
+
+
+def _is_far(mean: Array, variance: Array) -> Array:
+    """Whether a channel lies so far from 0 that products must be of distances from its mean, as of raw features."""
+    return (mean * mean > FAR * variance).any()
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class BatchNorm(Standardization):
         if kept is None:
             return self.delta(weights, x, y, dy)
         dy, standard = wide(dy), self._standard(x, kept.mean, kept.variance)
-        whole = context.sum_over_workers(_sums(dy, standard))  # the batch statistics depend on every worker's rows
+        whole = context.sum_over_workers(self._sums(dy, x, kept))  # the statistics depend on every worker's rows
         share = context.row_weights.astype(dy.dtype).reshape(-1, *(1,) * (dy.ndim - 1)) / _nonzero(kept.total)
         through = share * (along_channels(whole[0], dy) + standard * along_channels(whole[1], dy))
         return self._unstandardized(weights, dy - through, kept.variance).astype(x.dtype)
@@ -90,7 +92,7 @@ class BatchNorm(Standardization):
     ) -> Weights:
         if kept is None:
             return self.gradient(weights, x, y, dy)
-        sums = _sums(wide(dy), self._standard(x, kept.mean, kept.variance))
+        sums = self._sums(wide(dy), x, kept)
         return self.affine_gradient(weights, dscale=sums[1], dbias=sums[0])
 
     def statistics(self) -> frozenset[str]:
@@ -112,11 +114,45 @@ class BatchNorm(Standardization):
         return self.scaled(weights, dy) * lax.rsqrt(along_channels(variance, dy) + self.epsilon)
 
     def _batch_statistics(self, x: Array, context: Context) -> BatchStatistics:
-        """Two exchanges, the mean before the squares: one would cancel where the mean is large, as on raw features."""
+        """On a CPU by one exchange and two passes over x, where no channel is far from 0.
+
+        XLA would write distances from the mean to memory there to sum their squares, which takes as long as all else.
+        """
         rows = context.row_weights.astype(x.dtype)[:, None]
-        total = rows.sum() * math.prod(x.shape[1:-1])
-        sums = context.sum_over_workers(jnp.append((rows * row_sums(x)).sum(axis=0), total))
-        mean, total = sums[:-1] / _nonzero(sums[-1]), sums[-1]
-        centred = x - along_channels(mean, x)
-        squares = context.sum_over_workers((rows * row_sums(centred * centred)).sum(axis=0))
-        return BatchStatistics(mean, squares / _nonzero(total), total)
+        own_total = rows.sum(axis=0) * math.prod(x.shape[1:-1])
+
+        def means(*arrays: Array) -> tuple[Array, ...]:
+            """Those over all workers' rows, (channels,) each, and then the rows' total weight."""
+            own = [*((rows * row_sums(array)).sum(axis=0) for array in arrays), own_total]
+            sums = context.sum_over_workers(jnp.concatenate(own))
+            return *jnp.split(sums[:-1] / _nonzero(sums[-1]), len(arrays)), sums[-1]
+
+        def variance(mean: Array) -> Array:
+            centred = x - along_channels(mean, x)
+            return means(centred * centred)[0]
+
+        def from_distances() -> BatchStatistics:
+            mean, total = means(x)
+            return BatchStatistics(mean, variance(mean), total)
+
+        def from_squares() -> BatchStatistics:
+            mean, square, total = means(x, x * x)
+            rest = jnp.maximum(square - mean * mean, 0)
+            far = _is_far(mean, rest + self.epsilon)
+            return BatchStatistics(mean, lax.cond(far, variance, lambda _: rest, mean), total)
+
+        return lax.platform_dependent(cpu=from_squares, default=from_distances)
+
+    def _sums(self, dy: Array, x: Array, kept: BatchStatistics) -> Array:
+        """Sums of dy and of dy * standard over rows and positions, (2, channels); found once where both ways ask."""
+        x, sums, variance = wide(x), row_sums(dy).sum(axis=0), kept.variance + self.epsilon
+
+        def from_distances() -> Array:
+            return row_sums(dy * (x - along_channels(kept.mean, x))).sum(axis=0)
+
+        def from_products() -> Array:
+            products = row_sums(dy * x).sum(axis=0) - kept.mean * sums
+            return lax.cond(_is_far(kept.mean, variance), from_distances, lambda: products)
+
+        products = lax.platform_dependent(cpu=from_products, default=from_distances)
+        return jnp.stack([sums, products * lax.rsqrt(variance)])

@@ -89,9 +89,13 @@ def test_delta_and_gradient_differentiate_through_the_batch(
     close([done["rows"], done["gradient"]], [{"y": y, "dx": dx}, gradient])
 
 
+@pytest.mark.parametrize("offset", [0, 100], ids=["near", "far"])
 @pytest.mark.parametrize("workers, held", [(2, [[0, 1, 2, 4], [5]]), (3, [[1], [], [0, 2, 4, 5]])])
-def test_workers_together_compute_what_one_machine_does(workers: int, held: list[list[int]], float64: None) -> None:
+def test_workers_together_compute_what_one_machine_does(
+    workers: int, held: list[list[int]], offset: float, float64: None
+) -> None:
     (x, dy), values, layer = batch(6, 2, 4), weights(4), BatchNorm()
+    x += offset
     alone = [0, 1, 2, 4, 5]
     whole = step(layer, values, *(jnp.asarray(value[alone]) for value in (x, dy, ROW_WEIGHTS)))
     x_split, dy_split, rows = np.full((workers, 4, 2, 4), 1e3), np.zeros((workers, 4, 2, 4)), np.zeros((workers, 4))
@@ -148,11 +152,31 @@ def test_inference_and_a_frozen_layer_use_the_running_averages(frozen: bool, flo
         close({"y": y, "dx": dx}, rows)
 
 
-def test_a_mean_far_above_the_deviation_costs_no_accuracy() -> None:
-    x = (np.random.default_rng(0).normal(size=(64, 8, 2)) + 1e4).astype(np.float32)
-    layer, values = BatchNorm(0.0), weights(2, np.float32)
-    done = step(layer, values, jnp.asarray(x), jnp.zeros_like(x), jnp.ones(64))
-    np.testing.assert_allclose(done["statistics"]["variance"], x.astype(np.float64).var(axis=(0, 1)), rtol=1e-5)
+@pytest.mark.parametrize("deviations", [0, 3, 4.9, 5.1, 1e4])
+def test_a_mean_far_from_0_costs_few_digits(deviations: float) -> None:
+    draw = np.random.default_rng(0)
+    x = (draw.normal(size=(64, 8, 8, 3)) + deviations).astype(np.float32)
+    dy = draw.normal(size=x.shape).astype(np.float32)
+    done = step(BatchNorm(0.0, scale=False), weights(3, np.float32), jnp.asarray(x), jnp.asarray(dy), jnp.ones(64))
+    mean, variance = moments(x.astype(np.float64), np.ones(64))
+    np.testing.assert_allclose(done["statistics"]["variance"], variance, rtol=1e-5)
+    standard, count = (x - mean) / np.sqrt(variance + 1e-5), x[..., 0].size
+    sums = dy.sum((0, 1, 2), np.float64), (dy * standard).sum((0, 1, 2))
+    dx = (dy - sums[0] / count - standard * sums[1] / count) / np.sqrt(variance + 1e-5)
+    np.testing.assert_allclose(done["rows"]["dx"], dx, atol=1e-5 + 1e-7 * deviations)
+
+
+def test_statistics_take_one_exchange() -> None:
+    x, values, split = jnp.asarray(batch(6, 2, 4)[0], jnp.float32), weights(4, np.float32), PartitionSpec("workers")
+    run = jax.shard_map(
+        lambda x, rows: BatchNorm().train_forward(values, x, Context(jax.random.key(0), rows, "workers"))[1],
+        mesh=Mesh(np.array(jax.devices()[:2]), ("workers",)),
+        in_specs=split,
+        out_specs=PartitionSpec(),
+    )
+    program = str(jax.jit(run).lower(x, jnp.ones(6)).compile().as_text())
+    entry = program[program.index("\nENTRY") :]
+    assert entry.count(" all-reduce(") == 1
 
 
 def test_half_precision_rows_keep_float32_statistics() -> None:
