@@ -111,7 +111,8 @@ class DepthwiseConv(KernelLayer):
 
         def shifted(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
             row = math.prod(x.shape[1:]) + math.prod(dy.shape[1:])
-            return sum_parts(self._shifted_products, parts_of(len(x), row * x.dtype.itemsize, 0), x, dy)
+            parts = parts_of(len(x), row * x.dtype.itemsize, 0)
+            return sum_parts(partial(self._shifted_products, x.shape), parts, self._padded(x), dy)
 
         def grouped(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
             return self._conv(x.shape).gradient(weights, x, y, dy)["kernel"]
@@ -121,8 +122,8 @@ class DepthwiseConv(KernelLayer):
 
     def _shifted(self, kernel: Array, x: Array) -> Array:
         """y without the bias: what each position of the windows reads, times that position of the kernel."""
-        flat = kernel.reshape(-1, kernel.shape[-1])
-        terms = (rows * jnp.expand_dims(flat[at], range(x.ndim - 1)) for at, rows in enumerate(self._positions(x)))
+        flat, positions = kernel.reshape(-1, kernel.shape[-1]), enumerate(self._positions(x.shape, self._padded(x)))
+        terms = (rows * jnp.expand_dims(flat[at], range(x.ndim - 1)) for at, rows in positions)
         return sum(terms, jnp.zeros((), x.dtype))
 
     def _shifted_back(self, kernel: Array, inputs: Shape, dy: Array) -> Array:
@@ -141,28 +142,43 @@ class DepthwiseConv(KernelLayer):
             dx = dx + rows * jnp.expand_dims(kernel[(*at, 0)], range(dy.ndim - 1))
         return dx.reshape(*dx.shape[:-1], -1, self.multiplier).sum(axis=-1) if self.multiplier > 1 else dx
 
-    def _shifted_products(self, x: Array, dy: Array) -> Array:
-        """dkernel. Sums over rows and positions are products with ones, which XLA takes half of the time for."""
-        flat = dy.reshape(-1, dy.shape[-1])
-        ones = jnp.ones((1, len(flat)), flat.dtype)
-        sums = [ones @ (rows.reshape(flat.shape) * flat) for rows in self._positions(x)]
-        return jnp.stack(sums).reshape(*self._windows(x.shape[1:-1]).size, 1, -1)
+    def _shifted_products(self, shape: Shape, padded: Array, dy: Array) -> Array:
+        """dkernel of some rows, from x's shape and those padded.
 
-    def _positions(self, x: Array) -> Iterator[Array]:
-        """For every position of the windows in turn, what these read there, (batch, *windows, filters)."""
-        windows = self._windows(x.shape[1:-1])
+        Up to 16 rows are added up first, in registers; products with ones then sum over positions, in half of the time
+        of XLA's own sums.
+        """
+        together = math.gcd(len(dy), 16)
+        ones = jnp.ones((1, dy[::together].size // dy.shape[-1]), dy.dtype)
+
+        def summed(read: Array) -> Array:
+            products = (read[at::together] * dy[at::together] for at in range(together))
+            return ones @ sum(products, jnp.zeros((), dy.dtype)).reshape(-1, dy.shape[-1])
+
+        sums = [summed(read) for read in self._positions(shape, padded)]
+        return jnp.stack(sums).reshape(*self._windows(shape[1:-1]).size, 1, -1)
+
+    def _padded(self, x: Array) -> Array:
+        """x with the zeros that windows read, and its channels as often as each has filters.
+
+        Forward and the gradient both take it, so XLA writes it once.
+        """
         if self.multiplier > 1:
             x = jnp.repeat(x, self.multiplier, axis=-1)
-        spans = [(outputs - 1) * stride + 1 for _, outputs, stride, _, _ in windows.axes()]
         room = [
-            (low, span + extent - 1 - inputs - low, 0)
-            for (inputs, _, _, extent, (low, _)), span in zip(windows.axes(), spans, strict=True)
+            (low, (outputs - 1) * stride + extent - inputs - low, 0)
+            for inputs, outputs, stride, extent, (low, _) in self._windows(x.shape[1:-1]).axes()
         ]
-        x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *room, (0, 0, 0)])
+        return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *room, (0, 0, 0)])
+
+    def _positions(self, shape: Shape, padded: Array) -> Iterator[Array]:
+        """For every position of the windows of x in turn, what these read there, (batch, *windows, filters)."""
+        windows = self._windows(shape[1:-1])
+        spans = [(outputs - 1) * stride + 1 for _, outputs, stride, *_ in windows.axes()]
         for at in product(*map(range, windows.size)):
             starts = [k * d for k, d in zip(at, windows.dilation, strict=True)]
             stops = [start + span for start, span in zip(starts, spans, strict=True)]
-            yield lax.slice(x, [0, *starts, 0], [len(x), *stops, x.shape[-1]], (1, *windows.strides, 1))
+            yield lax.slice(padded, [0, *starts, 0], [len(padded), *stops, padded.shape[-1]], (1, *windows.strides, 1))
 
     def _windows(self, spatial: Shape) -> Windows:
         return Windows.over(spatial, self.size, self.strides, self.padding, self.dilation)

@@ -56,16 +56,26 @@ def sum_parts(function: Callable[..., Array], parts: int, *arrays: Array) -> Arr
     """
     if parts == 1:
         return function(*arrays)
-    cut = [_cut(array, parts) for array in arrays]
-    like = jax.eval_shape(function, *(array[0] for array in cut))
+    size = -(-len(arrays[0]) // parts)
+    whole = [_filled(array, parts * size) for array in arrays]
+
+    def part(number: Array) -> Array:
+        return function(*(lax.dynamic_slice_in_dim(array, number * size, size) for array in whole))
+
+    like = jax.eval_shape(part, jnp.int32(0))
     zeros = jnp.zeros(like.shape, np.promote_types(like.dtype, np.float32))
-    total, _ = lax.scan(lambda total, part: (total + function(*part).astype(total.dtype), None), zeros, cut)
+    total = lax.fori_loop(0, parts, lambda number, total: total + part(number).astype(total.dtype), zeros)
     return total.astype(like.dtype)
+
+
+def _filled(array: Array, rows: int) -> Array:
+    """So many rows, of which the last are zeros where the array has too few."""
+    if missing := rows - len(array):
+        array = lax.pad(array, jnp.zeros((), array.dtype), [(0, missing, 0), *[(0, 0, 0)] * (array.ndim - 1)])
+    return array
 
 
 def _cut(array: Array, parts: int) -> Array:
     """The rows as (parts, size, ...), followed by zeros where they are too few."""
     size = -(-len(array) // parts)
-    if missing := parts * size - len(array):
-        array = lax.pad(array, jnp.zeros((), array.dtype), [(0, missing, 0), *[(0, 0, 0)] * (array.ndim - 1)])
-    return array.reshape(parts, size, *array.shape[1:])
+    return _filled(array, parts * size).reshape(parts, size, *array.shape[1:])
