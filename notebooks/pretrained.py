@@ -2,7 +2,7 @@
 
     python notebooks/pretrained.py [--data DIR] [--output FILE] [--epochs HALF WHOLE] [--workers N]
 
-It takes some 25 minutes on two cores for the 20,000 images of two of CIFAR-10's five training files. Most epochs see
+It takes some 20 minutes on two cores for the 20,000 images of two of CIFAR-10's five training files. Most epochs see
 them at half their size, which takes 0.4 of the time. They are made grey, and half of them are inverted, others in each
 epoch, so that the network learns shapes, whatever is dark or bright in them. The file has torchvision's names; the
 network takes bytes as `preprocess="imagenet"` prepares them. `transfer_learning.ipynb` goes on from it.
@@ -32,7 +32,7 @@ from sparkdl.schedules import OneCycle
 from sparkdl.spark import local_session
 
 OUTPUT = Path(__file__).resolve().parents[1] / "build" / "pretrained" / "resnet18.safetensors"
-BATCH = 128
+BATCH = 64
 
 
 def pretrain(
@@ -40,7 +40,7 @@ def pretrain(
     network_of: Callable[[tuple[int, ...]], Network],
     images: pa.Table,
     path: Path,
-    epochs: Sequence[int] = (8, 2),
+    epochs: Sequence[int] = (7, 1),
     workers: int = 2,
 ) -> float:
     """Train a network on grey images, varied at random, and write its weights by torchvision's names.
@@ -54,7 +54,7 @@ def pretrain(
         As `datasets.cifar10` gives them, as high as wide.
     path : Path
         Of the file; its folder is made.
-    epochs : sequence of int, default (8, 2)
+    epochs : sequence of int, default (7, 1)
         How often images of half the size are seen, and then how often whole ones.
     workers : int, default 2
 
@@ -64,7 +64,7 @@ def pretrain(
         Accuracy on the grey images of the split "test".
     """
     given: dict[str, Any] = {}
-    for shrink, passes, step in zip((2, 1), epochs, (0.2, 0.04), strict=True):
+    for shrink, passes, step in zip((2, 1), epochs, (0.1, 0.02), strict=True):
         pixels, prepared = grey(images, shrink)
         rows = spark.createDataFrame(prepared)
         indexer = StringIndexer(inputCol="label", outputCol="class", stringOrderType="alphabetAsc")
@@ -115,9 +115,9 @@ def main() -> int:
         "--epochs",
         type=int,
         nargs=2,
-        default=(8, 2),
+        default=(7, 1),
         metavar=("HALF", "WHOLE"),
-        help="passes over the images at half their size, and then over whole ones (default: 8 2)",
+        help="passes over the images at half their size, and then over whole ones (default: 7 1)",
     )
     parser.add_argument("--workers", type=int, default=2, help="tasks that train together (default: %(default)s)")
     options = parser.parse_args()
