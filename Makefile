@@ -8,7 +8,7 @@ NOTEBOOKS := $(wildcard notebooks/*.ipynb)
 BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart pretrained test test-all test-slow test-matrix lint notebooks docs benchmarks clean
+.PHONY: help quickstart pretrained test test-all test-slow test-matrix test-matrix-quick lint notebooks docs benchmarks clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -22,7 +22,9 @@ pretrained: $(VENV)/installed-plot  ## train a ResNet-18 on CIFAR-10 for others 
 test: $(VENV)/installed-test  ## run the tests that take a few minutes
 	$(RUN) -m pytest --numprocesses 3 -m "not slow"
 
-test-all: test test-slow notebooks  ## run every test and notebook, and some tests with the oldest pyspark
+test-all: test test-slow notebooks test-matrix-quick  ## run every test and notebook, and some tests with the oldest pyspark
+
+test-matrix-quick:
 	.ci/test_matrix --quick 3.5
 
 test-slow: $(VENV)/installed-test  ## run what test leaves out: faults, mutations, benchmarks, several hosts
