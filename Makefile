@@ -11,7 +11,7 @@ BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 .PHONY: help quickstart pretrained test test-all test-slow test-matrix test-matrix-quick lint notebooks docs benchmarks clean
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' Makefile
 
 quickstart: $(VENV)/installed-plot  ## train a network on the packaged images, on this machine
 	$(RUN) -m sparkdl.quickstart
@@ -24,7 +24,7 @@ test: $(VENV)/installed-test  ## run the tests that take a few minutes
 
 test-all: test test-slow notebooks test-matrix-quick  ## run every test and notebook, and some tests with the oldest pyspark
 
-test-matrix-quick:
+test-matrix-quick:  ## run some tests of Spark with the oldest pyspark
 	.ci/test_matrix --quick 3.5
 
 test-slow: $(VENV)/installed-test  ## run what test leaves out: faults, mutations, benchmarks, several hosts
