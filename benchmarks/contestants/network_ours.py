@@ -25,6 +25,7 @@ from sparkdl.spark import local_session
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import WORKERS
+from sparkdl.training.free_memory import Pieces
 from sparkdl.training.step.step import Program, Settings, initial_state, make_step, place, replicate
 
 
@@ -44,6 +45,7 @@ def step(spec: Spec) -> Taker:
     started = time.perf_counter()
     program = make_step(Program(network, objective, optimizer, exchange, mesh))
     advance = program.lower(state, settings, placed[0]).compile()
+    Pieces().hold()
     compile_s = time.perf_counter() - started
     batches = itertools.cycle(placed)
 

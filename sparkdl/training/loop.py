@@ -23,7 +23,7 @@ from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
-from sparkdl.training.free_memory import give_back
+from sparkdl.training.free_memory import Pieces
 from sparkdl.training.group.collectives import meet, summed
 from sparkdl.training.kept_weights import KeptWeights, of_first_worker
 from sparkdl.training.options import Training
@@ -104,6 +104,7 @@ def train_group(
     finally:
         if group.folder:
             group.folder.close()
+        group.pieces.close()
 
 
 class _Group:
@@ -157,6 +158,7 @@ class _Group:
         self.waits = False  # for each step to end, lest two that follow each other take their memory at once
         self.validate: Any = None
         self.compile_seconds = self.began = 0.0
+        self.pieces = Pieces()
 
     def results(self) -> list[Result | None]:
         plan = self.plan
@@ -171,7 +173,6 @@ class _Group:
 
         self.logs = self._open_logs()
         self._begin_phase()
-        give_back()
         self.kept.keep(self.at.epoch, self.state)
         self.began = time.perf_counter()
         with closing(self.logs):
@@ -239,6 +240,7 @@ class _Group:
                 self.state = carried(self.state, fresh, self.exchange, self.network, network, self.mesh)
             self.network = network
         self._compile()
+        self.pieces.hold()
         seconds = time.perf_counter() - started
         self.compile_seconds, self.began = self.compile_seconds + seconds, self.began + seconds  # none of training
 
