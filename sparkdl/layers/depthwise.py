@@ -7,7 +7,7 @@ takes a sixth of the time that it takes with XLA's grouped convolutions, which a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import product
@@ -111,8 +111,8 @@ class DepthwiseConv(KernelLayer):
 
         def shifted(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
             row = math.prod(x.shape[1:]) + math.prod(dy.shape[1:])
-            parts = parts_of(len(x), row * x.dtype.itemsize, 0)
-            return sum_parts(partial(self._shifted_products, x.shape), parts, self._padded(x), dy)
+            parts = parts_of(len(x), 2 * row * x.dtype.itemsize, 0)  # half as large as others': 0.8 of the time
+            return sum_parts(partial(self._shifted_products, x.shape), parts, self._padded(x), dy, blocks=16)
 
         def grouped(weights: Weights, x: Array, y: Array, dy: Array) -> Array:
             return self._conv(x.shape).gradient(weights, x, y, dy)["kernel"]
@@ -142,20 +142,19 @@ class DepthwiseConv(KernelLayer):
             dx = dx + rows * jnp.expand_dims(kernel[(*at, 0)], range(dy.ndim - 1))
         return dx.reshape(*dx.shape[:-1], -1, self.multiplier).sum(axis=-1) if self.multiplier > 1 else dx
 
-    def _shifted_products(self, shape: Shape, padded: Array, dy: Array) -> Array:
-        """dkernel of some rows, from x's shape and those padded.
+    def _shifted_products(self, shape: Shape, padded: Sequence[Array], dy: Sequence[Array]) -> Array:
+        """dkernel of some rows in blocks, from x's shape and those padded.
 
-        Up to 16 rows are added up first, in registers; products with ones then sum over positions, in half of the time
-        of XLA's own sums.
+        Blocks are added up first, in registers; products with ones then sum over their rows and positions, in half of
+        the time of XLA's own sums.
         """
-        together = math.gcd(len(dy), 16)
-        ones = jnp.ones((1, dy[::together].size // dy.shape[-1]), dy.dtype)
+        ones = jnp.ones((1, dy[0].size // dy[0].shape[-1]), dy[0].dtype)
 
-        def summed(read: Array) -> Array:
-            products = (read[at::together] * dy[at::together] for at in range(together))
-            return ones @ sum(products, jnp.zeros((), dy.dtype)).reshape(-1, dy.shape[-1])
+        def summed(read: Sequence[Array]) -> Array:
+            products = (x * back for x, back in zip(read, dy, strict=True))
+            return ones @ sum(products, jnp.zeros((), ones.dtype)).reshape(-1, dy[0].shape[-1])
 
-        sums = [summed(read) for read in self._positions(shape, padded)]
+        sums = [summed(read) for read in zip(*(self._positions(shape, block) for block in padded), strict=True)]
         return jnp.stack(sums).reshape(*self._windows(shape[1:-1]).size, 1, -1)
 
     def _padded(self, x: Array) -> Array:

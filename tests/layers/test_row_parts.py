@@ -47,6 +47,20 @@ def test_parts_come_to_what_the_whole_comes_to(rows: int, parts: int) -> None:
     np.testing.assert_allclose(total, x.T @ dy, rtol=0, atol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("rows", "parts", "lengths"), [(12, 1, [3] * 4), (24, 3, [2] * 4), (6, 2, [3]), (7, 2, [1] * 4)]
+)
+def test_parts_in_blocks_come_to_what_the_whole_comes_to(rows: int, parts: int, lengths: list[int]) -> None:
+    x, dy = (RANDOM.normal(size=(rows, 3)) for _ in range(2))
+
+    def products(a: tuple[jax.Array, ...], b: tuple[jax.Array, ...]) -> jax.Array:
+        assert [len(block) for block in a] == [len(block) for block in b] == lengths
+        return sum((one.T @ other for one, other in zip(a, b, strict=True)), jnp.zeros((3, 3)))
+
+    total = sum_parts(products, parts, jnp.asarray(x), jnp.asarray(dy), blocks=4)
+    np.testing.assert_allclose(total, x.T @ dy, rtol=0, atol=1e-14)
+
+
 def test_many_small_parts_are_not_lost_in_bfloat16() -> None:
     ones = jnp.ones((1024, 1), jnp.bfloat16)
     assert float(sum_parts(lambda part: part.sum(), 1024, ones)) == 1024
