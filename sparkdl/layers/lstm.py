@@ -67,15 +67,15 @@ class Lstm(Recurrent):
         gates = gates_of(z + masked(h, mask) @ weights["recurrent"], 2, 4)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         cell = f * c + i * g
-        return (o * jnp.tanh(cell), cell), (gates, c)
+        seen = jnp.tanh(cell)
+        return (o * seen, cell), (gates, c, seen)
 
     def retreat(
         self, weights: Weights, back: Array, dstate: State, at: Moment, mask: Array | None
     ) -> tuple[State, Any]:
         dh, dc = dstate
-        gates, c = at.kept
+        gates, c, seen = at.kept
         i, f, g, o = jnp.split(gates, 4, axis=-1)
-        seen = jnp.tanh(f * c + i * g)
         dc = dc + dh * o * (1 - seen * seen)
         # Put together before they are multiplied: block by block, XLA writes every factor out.
         above, beside = jnp.concatenate([dc, dc, dc, dh], axis=-1), jnp.concatenate([g, c, i, seen], axis=-1)
@@ -121,17 +121,16 @@ class GravesLstm(Lstm):
         to_i, to_f, to_o = weights["peephole"][:, None]
         i, f, g = sigmoid(z_i + to_i * c), sigmoid(z_f + to_f * c), jnp.tanh(z_g)
         cell = f * c + i * g
-        o = sigmoid(z_o + to_o * cell)
-        return (o * jnp.tanh(cell), cell), (jnp.concatenate([i, f, g, o], axis=-1), c)
+        o, seen = sigmoid(z_o + to_o * cell), jnp.tanh(cell)
+        return (o * seen, cell), (jnp.concatenate([i, f, g, o], axis=-1), c, seen)
 
     def retreat(
         self, weights: Weights, back: Array, dstate: State, at: Moment, mask: Array | None
     ) -> tuple[State, Any]:
         dh, dc = dstate
-        gates, c = at.kept
+        gates, c, seen = at.kept
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         to_i, to_f, to_o = weights["peephole"][:, None]
-        seen = jnp.tanh(f * c + i * g)
         dc = dc + dh * o * (1 - seen * seen) + dh * seen * o * (1 - o) * to_o
         above, beside = jnp.concatenate([dc, dc, dc, dh], axis=-1), jnp.concatenate([g, c, i, seen], axis=-1)
         dz = above * beside * slopes_of(gates, 2, 4)
@@ -139,7 +138,7 @@ class GravesLstm(Lstm):
         return (masked(dz @ back, mask), dc * f + dz_i * to_i + dz_f * to_f), (dz,)
 
     def recurrent_gradient(self, weights: Weights, before: Array, at: Moment, slopes: Any) -> Weights:
-        gates, c = (flat(kept) for kept in at.kept)
+        gates, c, _ = (flat(kept) for kept in at.kept)
         i, f, g, _ = jnp.split(gates, 4, axis=-1)
         dz_i, dz_f, _, dz_o = jnp.split(flat(slopes[0]), 4, axis=-1)
         peephole = jnp.stack([(dz_i * c).sum(axis=0), (dz_f * c).sum(axis=0), (dz_o * (f * c + i * g)).sum(axis=0)])
