@@ -1,16 +1,35 @@
-"""Memory that was freed in pieces: handed back to the system, and kept out of the way of what follows."""
+"""Memory that was freed: kept for what follows, but for pieces, which are handed back and kept out of its way."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 
 # Bytes of a piece that is held. Smaller ones glibc keeps in lists by size; larger ones are few, and a step needs them.
 LEAST, MOST = 1 << 10, 32 << 20
+ONE_ARENA = "glibc.malloc.arena_max=1"  # in GLIBC_TUNABLES
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 COUNTS = (
     *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks"),
     "keepcost",  # bytes that are free at the end of the heap
 )
+
+
+def keep_all() -> None:
+    """Have malloc keep all that is freed, for a process that was forked off one whose malloc has one arena.
+
+    glibc reads GLIBC_TUNABLES as a program starts, and not what a forked process finds there.
+    """
+    if _has_one_arena():
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(None)
+            library.mallopt(M_MMAP_MAX, 0)
+            library.mallopt(M_TRIM_THRESHOLD, -1)
+
+
+def _has_one_arena() -> bool:
+    return ONE_ARENA in os.environ.get("GLIBC_TUNABLES", "").split(":")
 
 
 class _Counts(ctypes.Structure):
@@ -27,7 +46,8 @@ class Pieces:
     after the other, wherever in memory they lie: for a tenth of that step's time, by a profile. Holding them takes a
     third of a second and little memory, as the system has their pages back.
 
-    Holds nothing where the C library is not glibc, or one before 2.33.
+    Holds nothing but where malloc has one arena, as in a fit's workers: elsewhere a step's memory lies in others. Nor
+    where the C library is not glibc, or one before 2.33.
     """
 
     def __init__(self) -> None:
@@ -38,6 +58,8 @@ class Pieces:
         with contextlib.suppress(OSError, AttributeError, TypeError):
             library = ctypes.CDLL(None)
             library.malloc_trim(0)
+            if not _has_one_arena():
+                return
             library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
             library.sbrk.restype, library.sbrk.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t]
             library.mallinfo2.restype = _Counts
