@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 
 from sparkdl import DeepClassifier, Network
 from sparkdl.arrays import FEATURES, LABEL
-from sparkdl.free_memory import Pieces
 from sparkdl.layers import Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.objective import Objective
@@ -26,6 +25,7 @@ from sparkdl.spark import local_session
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import WORKERS
+from sparkdl.training.free_memory import Pieces
 from sparkdl.training.step.step import Program, Settings, initial_state, make_step, place, replicate
 
 

@@ -22,7 +22,6 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any, NoReturn
 
-from sparkdl.free_memory import keep_all
 from sparkdl.training.worker import call_process, main
 
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
@@ -193,7 +192,6 @@ def _work(streams: list[int], directory: str, environment: dict[str, str]) -> No
     changed = environment.items() - os.environ.items()
     os.environ.clear()
     os.environ.update(environment)
-    keep_all()
     for name, value in changed:
         if (option := name.lower()) in jax.config.values:  # which were read when JAX was imported
             jax.config.update(option, _PARSERS.get(type(jax.config.values[option]), str)(value))

@@ -15,7 +15,6 @@ import numpy as np
 from jax.sharding import Mesh
 
 from sparkdl.arrays import Array
-from sparkdl.free_memory import Pieces
 from sparkdl.layers.base import Weights
 from sparkdl.objective import SENT
 from sparkdl.optimizers import Optimizer
@@ -24,6 +23,7 @@ from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import differ, feed
 from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.free_memory import Pieces
 from sparkdl.training.group.collectives import meet, summed
 from sparkdl.training.kept_weights import KeptWeights, of_first_worker
 from sparkdl.training.options import Training

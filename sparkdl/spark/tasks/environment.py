@@ -6,7 +6,6 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from sparkdl.free_memory import ONE_ARENA
 from sparkdl.spark.tasks.local_disk import programs_directory
 
 if TYPE_CHECKING:
@@ -15,22 +14,18 @@ if TYPE_CHECKING:
 TUNABLES = "GLIBC_TUNABLES"  # which glibc reads as a program starts
 
 
-def _tunables(kept: int) -> str:
-    """For pages of 2 MiB where the system has them, and so many free bytes kept, of allocations up to that size.
-
-    In one arena, the first: others hold no more than 64 MiB, and have the system give and take what is larger.
-    """
-    kept_of = (f"glibc.malloc.{name}_threshold={kept}" for name in ("mmap", "trim"))
-    return ":".join([ONE_ARENA, "glibc.malloc.hugetlb=1", *kept_of])
+def _tunables(kept: int) -> list[str]:
+    """For pages of 2 MiB where the system has them, and so many free bytes kept, of allocations up to that size."""
+    return ["glibc.malloc.hugetlb=1", *(f"glibc.malloc.{name}_threshold={kept}" for name in ("mmap", "trim"))]
 
 
 # A Python worker of Spark takes its memory anew for each batch, of up to 64 MiB: transform of dense Vectors takes a
 # tenth less processor time if what is free is kept.
-MEMORY = _tunables(256 << 20)
+MEMORY = ":".join(_tunables(256 << 20))
 # A process that trains takes in every step what it took in the last, a GB for ResNet-18 and 64 rows, which the system
-# fills with zeros each time: so it keeps all. ResNet-18's step takes 0.93 of the time, and 0.7 where there are no pages
-# of 2 MiB.
-TRAINING_MEMORY = _tunables(1 << 40)
+# fills with zeros each time: so it keeps all, in its first arena, which alone may be that large. ResNet-18's step takes
+# 0.93 of the time, and 0.7 where there are no pages of 2 MiB.
+TRAINING_MEMORY = ":".join(["glibc.malloc.arena_max=1", *_tunables(1 << 40)])
 
 
 def bound_threads() -> None:

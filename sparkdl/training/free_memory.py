@@ -1,4 +1,4 @@
-"""Memory that was freed: kept for what follows, but for pieces, which are handed back and kept out of its way."""
+"""Memory that was freed in pieces: handed back to the system, and kept out of the way of what follows."""
 
 from __future__ import annotations
 
@@ -9,23 +9,10 @@ import os
 # Bytes of a piece that is held. Smaller ones glibc keeps in lists by size; larger ones are few, and a step needs them.
 LEAST, MOST = 1 << 10, 32 << 20
 ONE_ARENA = "glibc.malloc.arena_max=1"  # in GLIBC_TUNABLES
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 COUNTS = (
     *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks"),
     "keepcost",  # bytes that are free at the end of the heap
 )
-
-
-def keep_all() -> None:
-    """Have malloc keep all that is freed, for a process that was forked off one whose malloc has one arena.
-
-    glibc reads GLIBC_TUNABLES as a program starts, and not what a forked process finds there.
-    """
-    if _has_one_arena():
-        with contextlib.suppress(OSError, AttributeError):
-            library = ctypes.CDLL(None)
-            library.mallopt(M_MMAP_MAX, 0)
-            library.mallopt(M_TRIM_THRESHOLD, -1)
 
 
 def _has_one_arena() -> bool:

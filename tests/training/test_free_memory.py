@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparkdl.spark.tasks.environment import MEMORY, TRAINING_MEMORY, TUNABLES
+from sparkdl.spark.tasks.environment import TRAINING_MEMORY, TUNABLES
 
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 
@@ -20,7 +20,7 @@ glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C libr
 PROGRAM = """
 import ctypes, json, random
 from pathlib import Path
-from sparkdl.free_memory import Pieces
+from sparkdl.training.free_memory import Pieces
 
 library = ctypes.CDLL(None)
 library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
@@ -55,37 +55,9 @@ print(json.dumps(seen | {"kept": all(kept)}))
 """
 
 
-# A forked process, told of its memory after the fork: pages that a thread's 300 MB take anew, three times.
-FORKED = """
-import ctypes, json, os, resource, sys, threading
-from sparkdl.free_memory import keep_all
-
-if os.fork():
-    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
-os.environ["GLIBC_TUNABLES"] = sys.argv[1]
-keep_all()
-library, faults = ctypes.CDLL(None), []
-library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
-library.free.argtypes = [ctypes.c_void_p]
-
-def take():
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        block = library.malloc(300_000_000)
-        ctypes.memset(block, 1, 300_000_000)
-        library.free(block)
-        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-
-thread = threading.Thread(target=take)
-thread.start()
-thread.join()
-print(json.dumps({"faults": faults}))
-"""
-
-
-def run(tunables: str, program: str = PROGRAM, *arguments: str) -> dict[str, Any]:
-    environment = os.environ | {TUNABLES: tunables, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-c", program, *arguments]
+def run(tunables: str) -> dict[str, Any]:
+    environment = os.environ | {TUNABLES: tunables, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", PROGRAM]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout)
@@ -120,9 +92,3 @@ def test_nothing_is_held_where_malloc_has_several_arenas() -> None:
     seen = run(TRAINING_MEMORY.replace("arena_max=1:", "arena_max=16:"))
     assert min(seen["low"]) > 490
     assert seen["kept"]
-
-
-@glibc
-def test_a_forked_process_keeps_what_its_threads_free() -> None:
-    assert run(MEMORY, FORKED, TRAINING_MEMORY)["faults"][-1] < 10
-    assert run(MEMORY, FORKED, "a user's own")["faults"][-1] > 100
