@@ -15,10 +15,6 @@ COUNTS = (
 )
 
 
-def _has_one_arena() -> bool:
-    return ONE_ARENA in os.environ.get("GLIBC_TUNABLES", "").split(":")
-
-
 class _Counts(ctypes.Structure):
     """What glibc's mallinfo2 gives."""
 
@@ -33,8 +29,8 @@ class Pieces:
     after the other, wherever in memory they lie: for a tenth of that step's time, by a profile. Holding them takes a
     third of a second and little memory, as the system has their pages back.
 
-    Holds nothing but where malloc has one arena, as in a fit's workers: elsewhere a step's memory lies in others. Nor
-    where the C library is not glibc, or one before 2.33.
+    Holds nothing but where GLIBC_TUNABLES asks for one arena, as it does for a fit's workers: elsewhere a step's memory
+    lies in others. Nor where the C library is not glibc, or one before 2.33.
     """
 
     def __init__(self) -> None:
@@ -45,7 +41,7 @@ class Pieces:
         with contextlib.suppress(OSError, AttributeError, TypeError):
             library = ctypes.CDLL(None)
             library.malloc_trim(0)
-            if not _has_one_arena():
+            if ONE_ARENA not in os.environ.get("GLIBC_TUNABLES", "").split(":"):
                 return
             library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
             library.sbrk.restype, library.sbrk.argtypes = ctypes.c_void_p, [ctypes.c_ssize_t]
