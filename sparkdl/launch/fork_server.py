@@ -56,20 +56,27 @@ class Forked:
         return self._code
 
 
-def open_fork_server() -> None:
-    """Fork the server off this process, with which it ends."""
+def open_fork_server(environment: dict[str, str]) -> None:
+    """Start the server, which ends with this process.
+
+    Parameters
+    ----------
+    environment : dict
+        Variables to set for it which programs read as they start, as glibc's malloc does: workers have what it has.
+    """
     global _server
     if sys.platform != "linux":
         return
     _server, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    parent = os.getpid()
-    if os.fork() == 0:
-        _server.close()
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # which has died before it could be said
-            os._exit(1)
-        _to_the_end(_serve, requests)
-    requests.close()
+    with requests, contextlib.suppress(OSError):  # of a machine that lets nothing be started; nor does it fork, then
+        requests.set_inheritable(True)
+        os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-m", "sparkdl.launch.fork_server", str(requests.fileno()), str(os.getpid())],
+            os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | environment,
+            file_actions=[(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1)],
+            setsid=True,  # Spark's daemon hangs up on its process group
+        )
 
 
 def fork_worker(directory: str, log: IO[bytes], environment: dict[str, str]) -> Forked | None:
@@ -87,12 +94,12 @@ def fork_worker(directory: str, log: IO[bytes], environment: dict[str, str]) -> 
     Returns
     -------
     Forked or None
-        None where there is no server, or it is gone.
+        None where there is no server, it is gone, or it cannot fork.
 
     Raises
     ------
     OSError
-        If the machine lets no process be forked, or the server does not answer in time.
+        If the server does not answer in time.
     """
     if _server is None:
         return None
@@ -114,26 +121,30 @@ def fork_worker(directory: str, log: IO[bytes], environment: dict[str, str]) -> 
             os.close(their_stdout)
         wardens.close()
         warden.settimeout(ANSWER_SECONDS)
-        told = b""
-        with contextlib.suppress(TimeoutError):
+        try:
             told = warden.recv(16)
+        except TimeoutError:
+            raise OSError(f"No process was forked for a worker within {ANSWER_SECONDS:.0f} s.") from None
         if not told:
-            raise OSError(
-                f"No process was forked for a worker within {ANSWER_SECONDS:.0f} s; the machine may be out of memory."
-            )
+            return None
         warden.settimeout(None)
         undone.pop_all()
     return Forked(int(told), warden, *streams)
 
 
-def _serve(requests: socket.socket) -> None:
-    """Fork a warden for every request, until nobody is left who could send one."""
+def _serve(requests: socket.socket, parent: int) -> None:
+    """Fork a warden for every request, until nobody is left who could send one, or the process that opened it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # which has died before it could be said
+        return
     call_process(SERVER_NAME)
-    os.setsid()  # Spark's daemon hangs up on its process group
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for wardens
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
+    # All that workers import; pandas is what Arrow looks for when it first gives NumPy's arrays.
+    import pandas  # noqa: F401
+    import pyarrow.pandas_compat  # noqa: F401
+
+    import sparkdl.training.group.balance
+    import sparkdl.training.group.joining
     import sparkdl.training.together  # noqa: F401
 
     gc.freeze()  # its pages stay shared
@@ -141,7 +152,7 @@ def _serve(requests: socket.socket) -> None:
         request, descriptors, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 4)
         if not request:
             return
-        with contextlib.suppress(OSError):  # the one who asks hears nothing, and says so
+        with contextlib.suppress(OSError):  # the one who asks hears that nobody is there
             if os.fork() == 0:
                 requests.close()
                 _to_the_end(_watch, descriptors, *json.loads(request))
@@ -199,3 +210,7 @@ def _work(streams: list[int], directory: str, environment: dict[str, str]) -> No
     sys.path[:] = dict.fromkeys(filter(None, [*first, *sys.path]))
     importlib.invalidate_caches()
     main(directory)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

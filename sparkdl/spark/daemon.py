@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from sparkdl.spark.tasks.environment import MEMORY, TUNABLES
+from sparkdl.spark.tasks.environment import MEMORY, TUNABLES, training_memory
 
 
 def load() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     from sparkdl.launch.fork_server import open_fork_server
 
     load()
-    open_fork_server()
+    open_fork_server({TUNABLES: training_memory()})
     daemon.worker = _quiet(daemon.worker)
     daemon.manager()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import platform
 import signal
 import subprocess
 import sys
@@ -22,15 +23,31 @@ from sparkdl.classes import CLASSES
 from sparkdl.launch.child import Child, WorkerError
 from sparkdl.launch.fork_server import SERVER_NAME, WARDEN_NAME, fork_worker, open_fork_server
 from sparkdl.layers import Dense
+from sparkdl.spark.tasks.environment import TRAINING_MEMORY, TUNABLES
 from sparkdl.tensor_file import read_tensors
 from sparkdl.training.worker import PROCESS_NAME, WEIGHTS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+MEMORY = {TUNABLES: TRAINING_MEMORY}
 OWN_LAYER = """
-import os, jax
+import ctypes, os, jax
+from concurrent.futures import ThreadPoolExecutor
+from resource import RUSAGE_SELF, getrusage
 from sparkdl.layers import Dense
 class Own(Dense): ...
 print("Seen:", os.environ.get("TOLD"), os.environ.get("LANG"), jax.config.jax_check_tracer_leaks)
+
+library, size = ctypes.CDLL(None), 100_000_000
+library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+library.free.argtypes = [ctypes.c_void_p]
+def take():
+    before = getrusage(RUSAGE_SELF).ru_minflt
+    block = library.malloc(size)
+    ctypes.memset(block, 1, size)
+    library.free(block)
+    return getrusage(RUSAGE_SELF).ru_minflt - before
+with ThreadPoolExecutor(1) as thread:
+    print("Seen: memory is kept", [thread.submit(take).result() for _ in range(3)][-1] < 10)
 """
 
 
@@ -40,7 +57,7 @@ print("Seen:", os.environ.get("TOLD"), os.environ.get("LANG"), jax.config.jax_ch
 def main(folder: Path) -> None:
     sys.path.insert(0, str(folder))
     (folder / "own_layer.py").write_text(OWN_LAYER)
-    open_fork_server()
+    open_fork_server(MEMORY)
     told = {"forked": training(folder)}
     told |= {scene.__name__: scene(folder) for scene in (killed, deserted, for_a_gpu, without_server)}
     told["started"] = training(folder)
@@ -66,7 +83,7 @@ def training(folder: Path) -> dict[str, Any]:
 
     plan = replace(SHORT, network=Network([Own(3), Dense(2)], input_shape=(4,)))
     environment = {**ENVIRONMENT, "PYTHONPATH": f"{folder}:{ENVIRONMENT['PYTHONPATH']}"}
-    environment |= {"TOLD": "by its parent", "JAX_CHECK_TRACER_LEAKS": "1"}
+    environment |= {"TOLD": "by its parent", "JAX_CHECK_TRACER_LEAKS": "1"} | MEMORY
     with TemporaryDirectory() as work, jobs(Path(work), plan, (8,), (2,)) as (job,):
         log = Path(job.directory, "log.txt")
         Path(job.directory, CLASSES).write_bytes(json.dumps(["own_layer.Own"]).encode() + b"\n" + pickle.dumps([Own]))
@@ -144,7 +161,13 @@ def test_a_forked_worker_does_what_a_started_one_does(told: dict[str, Any]) -> N
 
 
 def test_it_has_the_environment_and_the_path_that_it_is_given(told: dict[str, Any]) -> None:
-    assert told["forked"]["seen"] == [f"Seen: by its parent {os.environ.get('LANG')} True"]
+    assert told["forked"]["seen"][0] == f"Seen: by its parent {os.environ.get('LANG')} True"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_it_keeps_what_its_threads_free(told: dict[str, Any]) -> None:
+    """More than 64 MB, which malloc takes from the system anew unless it is told before the program starts."""
+    assert told["forked"]["seen"][1] == "Seen: memory is kept True"
 
 
 def test_its_death_is_told_with_the_signal(told: dict[str, Any]) -> None:
@@ -164,7 +187,7 @@ def test_workers_of_gpus_and_those_without_a_server_are_started(told: dict[str, 
 def test_the_server_ends_with_who_opened_it_even_if_others_could_ask_it_still() -> None:
     script = (
         "import os, sys, time; from sparkdl.launch.fork_server import open_fork_server\n"
-        "open_fork_server(); (server,) = open(f'/proc/self/task/{os.getpid()}/children').read().split()\n"
+        "open_fork_server({}); (server,) = open(f'/proc/self/task/{os.getpid()}/children').read().split()\n"
         "if asker := os.fork(): print(server, asker, flush=True); os._exit(0)\n"
         "os.dup2(os.open(os.devnull, os.O_RDWR), 1); time.sleep(60)"
     )

@@ -36,6 +36,11 @@ def bound_threads() -> None:
         os.environ.setdefault("PJRT_NPROC", str(context.cpus()))
 
 
+def training_memory() -> str:
+    """What `GLIBC_TUNABLES` is to say to a process that trains: what a user has it say, if anything."""
+    return TRAINING_MEMORY if os.environ.get(TUNABLES, MEMORY) == MEMORY else os.environ[TUNABLES]
+
+
 def worker_environment(context: BarrierTaskContext, device: str, hosts: list[str]) -> dict[str, str]:
     """Variables for the process that trains for a task, which it needs before JAX starts.
 
@@ -52,7 +57,7 @@ def worker_environment(context: BarrierTaskContext, device: str, hosts: list[str
         "PJRT_NPROC": str(context.cpus()),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "JAX_PLATFORMS": "cuda" if device == "gpu" or (device == "auto" and resource) else "cpu",
-        TUNABLES: TRAINING_MEMORY if os.environ.get(TUNABLES, MEMORY) == MEMORY else os.environ[TUNABLES],
+        TUNABLES: training_memory(),
     }
     folder = programs_directory()
     if folder and "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # compiled programs, for as long as the session lives
