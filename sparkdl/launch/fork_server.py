@@ -68,7 +68,7 @@ def open_fork_server(environment: dict[str, str]) -> None:
     if sys.platform != "linux":
         return
     _server, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with requests, contextlib.suppress(OSError):  # of a machine that lets nothing be started; nor does it fork, then
+    with requests, contextlib.suppress(OSError):  # workers are started, where there is no server
         requests.set_inheritable(True)
         os.posix_spawn(
             sys.executable,

@@ -7,9 +7,12 @@ import os
 import pickle
 import platform
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +23,7 @@ from test_worker import ENDLESS, ENVIRONMENT, SHORT, is_alive, jobs
 
 from sparkdl import Network
 from sparkdl.classes import CLASSES
+from sparkdl.launch import fork_server
 from sparkdl.launch.child import Child, WorkerError
 from sparkdl.launch.fork_server import SERVER_NAME, WARDEN_NAME, fork_worker, open_fork_server
 from sparkdl.layers import Dense
@@ -182,6 +186,49 @@ def test_it_cleans_up_and_ends_when_nobody_talks_to_it(told: dict[str, Any]) -> 
 
 def test_workers_of_gpus_and_those_without_a_server_are_started(told: dict[str, Any]) -> None:
     assert (told["for_a_gpu"], told["without_server"]) == (False, False)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Where the requests of this process arrive, in a server's place."""
+    asker, requests = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with asker, requests:
+        monkeypatch.setattr(fork_server, "_server", asker)
+        yield requests
+
+
+def request_fork(tmp_path: Path) -> fork_server.Forked | None:
+    with (tmp_path / "log.txt").open("wb") as log:
+        return fork_worker(str(tmp_path), log, {})
+
+
+def test_a_server_that_cannot_fork_leaves_it_to_its_asker(asked: socket.socket, tmp_path: Path) -> None:
+    def close_what_came() -> None:
+        for descriptor in socket.recv_fds(asked, fork_server.REQUEST_BYTES, 4)[1]:
+            os.close(descriptor)
+
+    answering = threading.Thread(target=close_what_came)
+    answering.start()
+    assert request_fork(tmp_path) is None
+    answering.join()
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_without_end(
+    asked: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fork_server, "ANSWER_SECONDS", 0.2)
+    with pytest.raises(OSError, match="No process was forked for a worker within 0"):
+        request_fork(tmp_path)
+
+
+def test_where_no_server_can_be_started_workers_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fork_server, "_server", None)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nothing"))
+    open_fork_server({})
+    asker = fork_server._server
+    assert asker is not None
+    with asker:
+        assert request_fork(tmp_path) is None
 
 
 def test_the_server_ends_with_who_opened_it_even_if_others_could_ask_it_still() -> None:
