@@ -60,6 +60,7 @@ def test_without_a_host_to_replace_it_the_fit_says_which_is_lost(
     assert told["error"] == "RuntimeError"
     assert "numWorkers is 2 but the cluster has 1 slots since Spark lost its executors on" in told["message"]
     assert [host.address for host in lost if host.address not in told["message"]] == [], told["message"]
+    assert patient.run("await_slots", seconds=RECOVERY_SECONDS, slots=3, within=150, steady=10) == 3
     resumed = patient.run("fit", seconds=RECOVERY_SECONDS, checkpointDir=str(tmp_path), **LONG)
     assert resumed["weights"] == undisturbed
     assert resumed["resumed"]
