@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --editable
-NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+LONGEST := notebooks/transfer_learning.ipynb
+NOTEBOOKS := $(LONGEST) $(filter-out $(LONGEST),$(wildcard notebooks/*.ipynb))
 BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
