@@ -17,6 +17,7 @@ import pytest
 from layer_table import Row
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, map_shapes
+from sparkdl.layers.composite import Composite
 from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged, values_of, with_values
 from sparkdl.weights import named_arrays, nested_weights
 
@@ -227,9 +228,9 @@ def test_what_a_row_is_padded_with_and_how_far_changes_nothing(row: Row, steps: 
     assert_same(found, without_padding(kernels(layer, weights, x, dy)), 1e-14)
 
 
-@each(FIRSTS)
+@each([row for row in FIRSTS if not isinstance(row.layer, Composite)])
 def test_compiled_and_eager_kernels_agree(row: Row, float64: None) -> None:
-    """And so do a batch of one and of more. Eagerly every operation is compiled alone, which takes long."""
+    """A batch of one and one of more. Eagerly every operation is compiled alone: of layers not made of others only."""
     layer, shape, _ = row
     weights, x, dy = case(layer, shape)
     compiled = repeated(layer, weights, x, dy, 0)
