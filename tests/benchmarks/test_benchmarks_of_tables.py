@@ -139,7 +139,8 @@ def lines(count: int, end: str = "") -> str:
 
 def run(script: str, *arguments: str, data: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(FOLDER / script), *arguments]
-    return subprocess.run(command, env=os.environ | {"SPARKDL_DATA": data}, capture_output=True, text=True, timeout=600)
+    environment = os.environ | {"SPARKDL_DATA": data, "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # programs run a few times
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
 
 def test_adult_prints_its_figures(tmp_path: Path) -> None:
