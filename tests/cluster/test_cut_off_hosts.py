@@ -17,22 +17,23 @@ from standalone import Driver, Standalone
 NOTICE_SECONDS = 15 + 5  # 5 for Spark to hear of it, and for this machine to be busy
 
 
+@pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(
-    ("rank", "strike", "undo"),
+    ("strike", "undo"),
     [
-        (0, lambda host: host.link(False), lambda host: host.link(True)),
-        (1, lambda host: host.plug(False), lambda host: host.plug(True)),
+        (lambda host: host.link(False), lambda host: host.link(True)),
+        (lambda host: host.plug(False), lambda host: host.plug(True)),
     ],
-    ids=["the first worker's link is down", "the second one's packets vanish"],
+    ids=["its link is down", "its packets vanish"],
 )
 def test_a_host_that_is_cut_off_is_noticed_soon_and_replaced(
     patient: Driver,
     cluster: Standalone,
     undisturbed: str,
     tmp_path: Path,
-    rank: int,
     strike: Callable[[Host], None],
     undo: Callable[[Host], None],
+    rank: int,
 ) -> None:
     with training(patient, cluster, tmp_path) as (fitting, there):
         watching = patient.start("await_failure", within=60)
