@@ -144,12 +144,11 @@ class Conv(KernelLayer):
         def on_cpu(kernel: Array, x: Array) -> Array:
             if pointwise.suits(windows, self.groups):
                 return pointwise.forward(windows, kernel, x)
-            if patches.suits(kernel, x, self.groups):
-                rest = windows.strides, windows.padding, windows.dilation
-                return patches.convolve(kernel, x, *rest, spacing=(1,) * len(self._size))
+            if patches.suits(kernel, x, self.groups, once):
+                return patches.convolve(kernel, x, windows.strides, windows.padding, windows.dilation, once)
             return winograd.forward(tiles, kernel, x) if tiles else self._forward_widened(kernel, x)
 
-        kernel, windows = weights["kernel"], self._windows(x.shape[1:-1])
+        kernel, windows, once = weights["kernel"], self._windows(x.shape[1:-1]), (1,) * len(self._size)
         tiles = self._tiles(kernel.shape, x)
         y = lax.platform_dependent(kernel, x, cpu=on_cpu, default=self._forward)
         return y + jnp.expand_dims(weights["bias"], range(y.ndim - 1)) if self.bias else y
@@ -173,9 +172,10 @@ class Conv(KernelLayer):
         def on_cpu(kernel: Array, dy: Array) -> Array:
             if pointwise.suits(windows, self.groups):
                 return pointwise.delta(windows, kernel, dy)
-            if patches.suits(kernel, dy, self.groups):
+            transposed = self._transposed(kernel)
+            if patches.suits(transposed, dy, self.groups, windows.strides):
                 rest = self._delta_padding(windows), windows.dilation, windows.strides
-                return patches.convolve(self._transposed(kernel), dy, (1,) * len(self._size), *rest)
+                return patches.convolve(transposed, dy, (1,) * len(self._size), *rest)
             if tiles:
                 return winograd.delta(tiles, kernel, dy)
             parts = self._parts(kernel, x, dy) if max(windows.strides) > 1 else 1

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.factored import Factored, transposed_product
+from sparkdl.layers.products import matmul
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class Dense(KernelLayer):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        y = x @ weights["kernel"]
+        y = matmul(x, weights["kernel"])
         return y + weights["bias"][None] if self.bias else y
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        return dy @ weights["kernel"].T
+        return matmul(dy, weights["kernel"].T)
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
@@ -112,17 +113,17 @@ class Maxout(KernelLayer):
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        return self._dpieces(weights, x, dy) @ weights["kernel"].T
+        return matmul(self._dpieces(weights, x, dy), weights["kernel"].T)
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
         dpieces = self._dpieces(weights, x, dy)
-        kernel = x.T @ dpieces
+        kernel = transposed_product(x, dpieces)
         return {"kernel": kernel, "bias": dpieces.sum(axis=0)} if self.bias else {"kernel": kernel}
 
     def _pieces(self, weights: Weights, x: Array) -> Array:
         """What the maps give, (batch, pieces, units)."""
-        y = x @ weights["kernel"]
+        y = matmul(x, weights["kernel"])
         return (y + weights["bias"][None] if self.bias else y).reshape(-1, self.pieces, self.units)
 
     def _dpieces(self, weights: Weights, x: Array, dy: Array) -> Array:

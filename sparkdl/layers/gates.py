@@ -11,6 +11,7 @@ from sparkdl.initializers import Constant, HeNormal, Initializer
 from sparkdl.layers.activation import Relu
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.pooling import check_rank
+from sparkdl.layers.products import matmul
 from sparkdl.specs import check_range
 
 
@@ -81,8 +82,8 @@ class Highway(Layer):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        made = self.activation.forward({}, x @ weights["kernel"] + weights["bias"][None])
-        gate = jax.nn.sigmoid(x @ weights["gate_kernel"] + weights["gate_bias"][None])
+        made = self.activation.forward({}, matmul(x, weights["kernel"]) + weights["bias"][None])
+        gate = jax.nn.sigmoid(matmul(x, weights["gate_kernel"]) + weights["gate_bias"][None])
         return gate * made + (1 - gate) * x
 
 

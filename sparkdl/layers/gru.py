@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from sparkdl.initializers import Initializer
 from sparkdl.layers.base import Array, Shape, Weights
+from sparkdl.layers.products import matmul
 from sparkdl.layers.recurrent import Moment, Recurrent, State, check_flag, flat, masked, sigmoid
 
 
@@ -59,7 +60,7 @@ class Gru(Recurrent):
         (h,), both = state, 2 * self.units
         seen = masked(h, mask)
         if self.reset_after:
-            own = seen @ weights["recurrent"]
+            own = matmul(seen, weights["recurrent"])
             own = own + weights["recurrent_bias"][None] if self.bias else own
             # One array of all three: of two apart, XLA makes one loop with the rest, which takes five times as long.
             all_three = jnp.concatenate([z[:, :both] + own[:, :both], own[:, both:]], axis=-1)
@@ -68,9 +69,9 @@ class Gru(Recurrent):
             candidate = jnp.tanh(z[:, both:] + gates[:, self.units :] * kept)
         else:
             kept = None
-            gates = sigmoid(z[:, :both] + seen @ weights["recurrent"][:, :both])
+            gates = sigmoid(z[:, :both] + matmul(seen, weights["recurrent"][:, :both]))
             reset = gates[:, self.units :] * seen
-            candidate = jnp.tanh(z[:, both:] + reset @ weights["recurrent"][:, both:])
+            candidate = jnp.tanh(z[:, both:] + matmul(reset, weights["recurrent"][:, both:]))
         update = gates[:, : self.units]
         return (update * h + (1 - update) * candidate,), (gates, candidate, kept)
 
@@ -86,14 +87,14 @@ class Gru(Recurrent):
         if self.reset_after:
             dreset = dcandidate * own * reset * (1 - reset)
             downward = dcandidate * reset
-            dseen = jnp.concatenate([dupdate, dreset, downward], axis=-1) @ back
+            dseen = matmul(jnp.concatenate([dupdate, dreset, downward], axis=-1), back)
             slopes = (jnp.concatenate([dupdate, dreset, dcandidate], axis=-1), downward)
         else:
             seen = masked(before, mask)
-            dlet = dcandidate @ back[both:]
+            dlet = matmul(dcandidate, back[both:])
             dreset = dlet * seen * reset * (1 - reset)
             dgates = jnp.concatenate([dupdate, dreset], axis=-1)
-            dseen = dgates @ back[:both] + dlet * reset
+            dseen = matmul(dgates, back[:both]) + dlet * reset
             slopes = (jnp.concatenate([dgates, dcandidate], axis=-1), None)
         return (dh * update + masked(dseen, mask),), slopes
 
@@ -102,9 +103,9 @@ class Gru(Recurrent):
         dz = flat(slopes[0])
         if not self.reset_after:
             reset = flat(at.kept[0])[:, self.units :] * rows
-            return {"recurrent": jnp.concatenate([rows.T @ dz[:, :both], reset.T @ dz[:, both:]], axis=1)}
+            return {"recurrent": jnp.concatenate([matmul(rows.T, dz[:, :both]), matmul(reset.T, dz[:, both:])], axis=1)}
         down = flat(slopes[1])
-        gradient = {"recurrent": jnp.concatenate([rows.T @ dz[:, :both], rows.T @ down], axis=1)}
+        gradient = {"recurrent": jnp.concatenate([matmul(rows.T, dz[:, :both]), matmul(rows.T, down)], axis=1)}
         if self.bias:
             gradient["recurrent_bias"] = jnp.concatenate([dz[:, :both].sum(axis=0), down.sum(axis=0)])
         return gradient

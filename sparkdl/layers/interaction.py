@@ -12,6 +12,7 @@ import numpy as np
 from sparkdl.initializers import Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.merge import Merge
+from sparkdl.layers.products import matmul
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class CrossLayer(KernelLayer, Merge):
     @jitted
     def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
         first, last = x
-        crossed = (last if self.rank is None else last @ weights["down"]) @ weights["kernel"]
+        crossed = matmul(last if self.rank is None else matmul(last, weights["down"]), weights["kernel"])
         return first * (crossed + weights["bias"][None] if self.bias else crossed) + last
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.base import Array, Shape, Weights
+from sparkdl.layers.products import matmul
 from sparkdl.layers.recurrent import Moment, Recurrent, State, check_flag, flat, gates_of, masked, sigmoid, slopes_of
 
 
@@ -64,7 +65,7 @@ class Lstm(Recurrent):
 
     def advance(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
         h, c = state
-        gates = gates_of(z + masked(h, mask) @ weights["recurrent"], 2, 4)
+        gates = gates_of(z + matmul(masked(h, mask), weights["recurrent"]), 2, 4)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         cell = f * c + i * g
         seen = jnp.tanh(cell)
@@ -80,7 +81,7 @@ class Lstm(Recurrent):
         # Put together before they are multiplied: block by block, XLA writes every factor out.
         above, beside = jnp.concatenate([dc, dc, dc, dh], axis=-1), jnp.concatenate([g, c, i, seen], axis=-1)
         dz = above * beside * slopes_of(gates, 2, 4)
-        return (masked(dz @ back, mask), dc * f), (dz,)
+        return (masked(matmul(dz, back), mask), dc * f), (dz,)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class GravesLstm(Lstm):
 
     def advance(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
         h, c = state
-        z_i, z_f, z_g, z_o = jnp.split(z + masked(h, mask) @ weights["recurrent"], 4, axis=-1)
+        z_i, z_f, z_g, z_o = jnp.split(z + matmul(masked(h, mask), weights["recurrent"]), 4, axis=-1)
         to_i, to_f, to_o = weights["peephole"][:, None]
         i, f, g = sigmoid(z_i + to_i * c), sigmoid(z_f + to_f * c), jnp.tanh(z_g)
         cell = f * c + i * g
@@ -135,7 +136,7 @@ class GravesLstm(Lstm):
         above, beside = jnp.concatenate([dc, dc, dc, dh], axis=-1), jnp.concatenate([g, c, i, seen], axis=-1)
         dz = above * beside * slopes_of(gates, 2, 4)
         dz_i, dz_f = dz[:, : self.units], dz[:, self.units : 2 * self.units]
-        return (masked(dz @ back, mask), dc * f + dz_i * to_i + dz_f * to_f), (dz,)
+        return (masked(matmul(dz, back), mask), dc * f + dz_i * to_i + dz_f * to_f), (dz,)
 
     def recurrent_gradient(self, weights: Weights, before: Array, at: Moment, slopes: Any) -> Weights:
         gates, c, _ = (flat(kept) for kept in at.kept)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from sparkdl.layers.base import Array
+from sparkdl.layers.products import matmul
 from sparkdl.layers.windows import Windows
 
 
@@ -19,12 +20,12 @@ def suits(windows: Windows, groups: int) -> bool:
 def forward(windows: Windows, kernel: Array, x: Array) -> Array:
     """y of kernel (1, ..., channels, filters) and x (batch, *spatial, channels)."""
     seen = _seen(windows, x)
-    return (_flat(seen) @ _flat(kernel)).reshape(*seen.shape[:-1], kernel.shape[-1])
+    return matmul(_flat(seen), _flat(kernel)).reshape(*seen.shape[:-1], kernel.shape[-1])
 
 
 def delta(windows: Windows, kernel: Array, dy: Array) -> Array:
     """dx of dy (batch, *windows, filters)."""
-    dx = (_flat(dy) @ _flat(kernel).T).reshape(*dy.shape[:-1], kernel.shape[-2])
+    dx = matmul(_flat(dy), _flat(kernel).T).reshape(*dy.shape[:-1], kernel.shape[-2])
     unseen = [(0, inputs - 1 - (outputs - 1) * stride, stride - 1) for inputs, outputs, stride, _, _ in windows.axes()]
     return lax.pad(dx, jnp.zeros((), dx.dtype), [(0, 0, 0), *unseen, (0, 0, 0)])
 
@@ -33,10 +34,12 @@ def gradient(windows: Windows, x: Array, dy: Array) -> Array:
     """dkernel, as products of two halves of the rows where x has more channels than dy.
 
     Of one product XLA transposes x, however it is written; of several it transposes dy, which takes 0.3 to 0.6 of the
-    time where x is the larger one.
+    time where x is the larger one. Of bfloat16 either is transposed anyhow.
     """
     seen = _seen(windows, x)
     channels, filters = seen.shape[-1], dy.shape[-1]
+    if x.dtype == jnp.bfloat16:
+        return matmul(_flat(seen).T, _flat(dy)).reshape(*windows.size, channels, filters)
     halves = math.gcd(2, len(x)) if channels > filters else 1
     x, dy = seen.reshape(halves, -1, channels), dy.reshape(halves, -1, filters)
     kernel = lax.dot_general(dy, x, (((1,), (1,)), ((0,), (0,)))).sum(axis=0).T

@@ -20,6 +20,7 @@ from jax import lax
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import GlorotUniform, Initializer, Orthogonal
 from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.products import matmul
 from sparkdl.layers.ragged import Ragged, check_vectors
 from sparkdl.specs import check_range
 
@@ -176,7 +177,7 @@ class Recurrent(KernelLayer):
             After the step before, or `first_state`.
         x : Array, shape (batch, inputs)
         """
-        state, _ = self._advanced(weights, state, x @ weights["kernel"], None)
+        state, _ = self._advanced(weights, state, matmul(x, weights["kernel"]), None)
         return state[0], state
 
     @abstractmethod
@@ -194,7 +195,7 @@ class Recurrent(KernelLayer):
 
     def recurrent_gradient(self, weights: Weights, before: Array, at: Moment, slopes: Any) -> Weights:
         """Of all weights but kernel and bias, from all steps, times `before`, which is dropped from."""
-        return {"recurrent": flat(before).T @ flat(slopes[0])}
+        return {"recurrent": matmul(flat(before).T, flat(slopes[0]))}
 
     # All steps
 
@@ -247,7 +248,7 @@ class Recurrent(KernelLayer):
 
         def chunk(state: State, part: tuple[Array, Array | None]) -> tuple[State, Any]:
             x, valid = part
-            z = (flat(x) @ weights["kernel"]).reshape(*x.shape[:2], -1)
+            z = matmul(flat(x), weights["kernel"]).reshape(*x.shape[:2], -1)
             return lax.scan(advance, state, (z, valid), reverse=self.backwards)
 
         steps, valid = _steps(x, masks.x)
@@ -275,7 +276,7 @@ class Recurrent(KernelLayer):
             dstate, slopes = lax.scan(retreat, dstate, tuple(steps), reverse=not self.backwards)
             if wants_gradient:
                 total = jax.tree.map(jnp.add, total, self._gradient(weights, x, steps[1], slopes, masks))
-            return (dstate, total), flat(slopes[0]) @ weights["kernel"].T if wants_delta else None
+            return (dstate, total), matmul(flat(slopes[0]), weights["kernel"].T) if wants_delta else None
 
         steps, valid = _steps(x, masks.x)
         start = self._zeros(steps.shape[1], y.dtype)
@@ -295,7 +296,7 @@ class Recurrent(KernelLayer):
         """dweights of some steps."""
         dz = flat(slopes[0])
         before = at.before if masks.state is None else at.before * masks.state[None]
-        gradient = {"kernel": flat(x).T @ dz} | self.recurrent_gradient(weights, before, at, slopes)
+        gradient = {"kernel": matmul(flat(x).T, dz)} | self.recurrent_gradient(weights, before, at, slopes)
         return gradient | ({"bias": dz.sum(axis=0)} if self.bias else {})
 
     def _chunks(self, steps: Array) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Weights
+from sparkdl.layers.products import matmul
 from sparkdl.layers.recurrent import Moment, Recurrent, State, masked
 
 
@@ -37,7 +38,7 @@ class SimpleRnn(Recurrent):
             raise ValueError(f"activation of SimpleRnn must be 'tanh' or 'relu', received {self.activation!r}.")
 
     def advance(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
-        z = z + masked(state[0], mask) @ weights["recurrent"]
+        z = z + matmul(masked(state[0], mask), weights["recurrent"])
         return (jnp.tanh(z) if self.activation == "tanh" else jnp.maximum(z, 0),), None
 
     def retreat(
@@ -45,4 +46,4 @@ class SimpleRnn(Recurrent):
     ) -> tuple[State, Any]:
         slope = 1 - at.y * at.y if self.activation == "tanh" else (at.y > 0).astype(at.y.dtype)
         dz = dstate[0] * slope
-        return (masked(dz @ back, mask),), (dz,)
+        return (masked(matmul(dz, back), mask),), (dz,)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import check_channels
+from sparkdl.layers.products import matmul
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,12 @@ class TiedDense(Layer):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        return x @ weights["table"].T
+        return matmul(x, weights["table"].T)
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        return dy @ weights["table"]
+        return matmul(dy, weights["table"])
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        return {"table": dy.reshape(-1, self.units).T @ x.reshape(-1, x.shape[-1])}
+        return {"table": matmul(dy.reshape(-1, self.units).T, x.reshape(-1, x.shape[-1]))}

@@ -5,7 +5,7 @@ m + r - 1 points determine: ``y = A.T ((G kernel) * (B.T x))``. A tile of m x m 
 multiplications for each pair of channels instead of (m r)^2: 36 instead of 144 for m = 4 and r = 3. For all tiles of
 some rows these are one matrix product (tiles, channels) by (channels, filters) for each pair of points. The delta is
 such a convolution of dy, and the gradient the product of transformed x and dy. In float32 the results differ from the
-direct sum by 2 to 6e-6 of their size (root of mean square).
+direct sum by 2 to 6e-6 of their size (root of mean square). Of bfloat16 they are computed in float32.
 
 The maps A, G and B are taken one axis after the other, as sums of slices whose factors are mostly 0 or 1. Moving tiles
 through memory costs less than the multiplications save where they stay in the cache, so that a batch is taken in parts.
@@ -27,6 +27,7 @@ from jax import lax
 from sparkdl.layers.base import Array, Shape
 from sparkdl.layers.row_parts import map_parts, parts_of, sum_parts
 
+DTYPES = (jnp.bfloat16, np.float32, np.float64)
 OUTPUTS = 4  # of a tile along an axis: m
 POINTS = tuple(map(Fraction, ("0", "1", "-1", "2", "-2", "1/2", "-1/2")))  # and infinity
 
@@ -115,36 +116,39 @@ class Tiles(NamedTuple):
 def suits(tiles: Tiles, kernel: Shape, x: Array) -> bool:
     """Whether the convolution of x with a kernel of shape (r, r, channels, filters) is faster this way on a CPU."""
     *size, channels, filters = kernel
-    if len(size) != 2 or size[0] != size[1] or size[0] not in (3, 5) or x.dtype not in (np.float32, np.float64):
+    if len(size) != 2 or size[0] != size[1] or size[0] not in (3, 5) or x.dtype not in DTYPES:
         return False
     return min(channels, filters) >= 32 and min(tiles.outputs) >= OUTPUTS
 
 
 def forward(tiles: Tiles, kernel: Array, x: Array) -> Array:
     """y (batch, *outputs, filters) of x (batch, *inputs, channels) and kernel (r, r, channels, filters)."""
-    return _convolved(tiles, tiles.transform_kernel(kernel), x, contracted=1)
+    points = tiles.transform_kernel(_widened(kernel))
+    return _convolved(tiles, points, x, contracted=1)
 
 
 def delta(tiles: Tiles, kernel: Array, dy: Array) -> Array:
     """dL/dx from dL/dy."""
-    return _convolved(tiles.back, tiles.transform_kernel(kernel, flipped=True), dy, contracted=2)
+    points = tiles.transform_kernel(_widened(kernel), flipped=True)
+    return _convolved(tiles.back, points, dy, contracted=2)
 
 
 def gradient(tiles: Tiles, x: Array, dy: Array) -> Array:
     """dL/dkernel, summed over the batch."""
 
     def correlate(x: Array, dy: Array) -> Array:
-        return _by_point(tiles.transform_inputs(x), tiles.transform_slopes(dy), ((1,), (1,)))
+        return _by_point(tiles.transform_inputs(_widened(x)), tiles.transform_slopes(_widened(dy)), ((1,), (1,)))
 
-    points = jax.ShapeDtypeStruct((tiles.points**2, x.shape[-1], dy.shape[-1]), x.dtype)
-    return tiles.kernel_of(sum_parts(correlate, _parts(tiles, points, x), x, dy))
+    points = jax.eval_shape(_widened, jax.ShapeDtypeStruct((tiles.points**2, x.shape[-1], dy.shape[-1]), x.dtype))
+    return tiles.kernel_of(sum_parts(correlate, _parts(tiles, points, x), x, dy)).astype(x.dtype)
 
 
 def _convolved(tiles: Tiles, points: Array, x: Array, contracted: int) -> Array:
     """The convolution of x with a transformed kernel, which is summed over its axis `contracted`."""
 
     def convolve(x: Array) -> Array:
-        return tiles.outputs_of(_by_point(tiles.transform_inputs(x), points, ((2,), (contracted,))))
+        y = tiles.outputs_of(_by_point(tiles.transform_inputs(_widened(x)), points, ((2,), (contracted,))))
+        return y.astype(x.dtype)
 
     return map_parts(convolve, _parts(tiles, points, x), x)
 
@@ -152,7 +156,12 @@ def _convolved(tiles: Tiles, points: Array, x: Array, contracted: int) -> Array:
 def _parts(tiles: Tiles, points: Array | jax.ShapeDtypeStruct, x: Array) -> int:
     """Into how many parts to cut x, whose transformed rows are read beside a transformed kernel."""
     row = tiles.points**2 * math.prod(tiles.counts) * max(points.shape[1:])
-    return parts_of(len(x), row * x.dtype.itemsize, points.size * points.dtype.itemsize)
+    return parts_of(len(x), row * points.dtype.itemsize, points.size * points.dtype.itemsize)
+
+
+def _widened(array: Array) -> Array:
+    """In float32 at least."""
+    return array.astype(np.promote_types(array.dtype, np.float32))
 
 
 def _padded(x: Array, room: Sequence[tuple[int, int, int]]) -> Array:

@@ -63,8 +63,8 @@ class Training(Spec):
     shuffle : bool
         Whether rows are seen in another order every epoch.
     dtype : str
-        What layers compute in: "float32"; "bfloat16", for devices that are faster in it, with weights, loss, sums and
-        validation in float32; or "float64" where JAX has it enabled.
+        What layers compute in: "float32"; "bfloat16", for devices that are faster in it (GPUs, CPUs with AVX-512 BF16),
+        with weights, loss, sums and validation in float32; or "float64" where JAX has it enabled.
     early_stopping : EarlyStopping, optional
     checkpoints : Checkpoints, optional
         Where and how often to save what a later run needs to go on from.

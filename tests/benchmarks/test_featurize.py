@@ -25,6 +25,7 @@ def test_its_figures_are_those_it_promises(tmp_path: Path) -> None:
     expected = {"featurize_minilm_rows_per_s"}
     if find_spec("torch") and find_spec("transformers"):
         expected |= {"featurize_minilm_torch_udf_rows_per_s", "featurize_minilm_over_torch_udf"}
+        expected |= {f"featurize_minilm_bfloat16_over_torch_udf{other}" for other in ("", "_bfloat16")}
     assert figures.keys() == expected and min(figures.values()) > 0
 
 

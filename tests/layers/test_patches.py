@@ -1,4 +1,4 @@
-"""Convolution of images smaller than the kernel: a product, with the values of the direct sum."""
+"""Convolution by products, of small images and of bfloat16: the values of the direct sum, and where it is chosen."""
 
 from __future__ import annotations
 
@@ -46,6 +46,33 @@ def test_it_and_its_slopes_are_those_of_the_direct_sum(layer: Conv, spatial: tup
     dkernel, dx = back(dy)
     np.testing.assert_allclose(layer.delta(weights, x, y, dy), dx, atol=1e-5)
     np.testing.assert_allclose(layer.gradient(weights, x, y, dy)["kernel"], dkernel, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("layer", "rows"),
+    [
+        (Conv(24, (3, 3), padding="same", bias=False), (6, 7, 5, 128)),
+        (Conv(130, (3, 3), strides=2, padding="same", bias=False), (6, 8, 9, 128)),
+        (Conv(128, (2, 3), dilation=(1, 2), padding="full", bias=False), (5, 6, 6, 130)),
+        (Conv(128, (3,), padding="same", bias=False), (6, 11, 128)),
+        (Conv(256, (3, 3), padding="same", bias=False), (7, 32, 32, 128)),  # in parts
+    ],
+    ids=str,
+)
+def test_many_channels_of_bfloat16_are_added_up_in_float32_and_rounded_once(layer: Conv, rows: tuple[int, ...]) -> None:
+    weights = jax.tree.map(lambda array: array.astype("bfloat16"), layer.init(jax.random.key(0), rows[1:]))
+    x = jnp.asarray(RANDOM.normal(size=rows), "bfloat16")
+    widened = jax.tree.map(lambda array: array.astype("float32"), weights)
+    y = layer.forward(weights, x)
+    dy = jnp.asarray(RANDOM.normal(size=y.shape), "bfloat16")
+    exact = layer.forward(widened, x.astype("float32"))
+    for found, expected in (
+        (y, exact),
+        (layer.delta(weights, x, y, dy), layer.delta(widened, x.astype("float32"), exact, dy.astype("float32"))),
+    ):
+        assert found.dtype == jnp.bfloat16
+        bound = 2.0**-8 * np.abs(expected) + 1e-4 * float(expected.std())
+        assert (np.abs(found.astype("float32") - expected) <= bound).all()
 
 
 @pytest.mark.parametrize(

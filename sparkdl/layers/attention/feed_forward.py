@@ -13,6 +13,7 @@ from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.activation import Gelu
 from sparkdl.layers.base import Array, Context, KernelLayer, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import check_channels
+from sparkdl.layers.products import matmul
 from sparkdl.specs import check_range
 
 
@@ -165,7 +166,7 @@ class FeedForward(KernelLayer):
         if not wants_delta and not wants_gradient:
             return None, {}
         rows, slopes = _flat(x), _flat(dy)
-        between = self._thinned(slopes @ weights["outer"]["kernel"].T, passed.stays)
+        between = self._thinned(matmul(slopes, weights["outer"]["kernel"].T), passed.stays)
         of_active = between if passed.beside is None else between * passed.beside
         of_inward = [self._activation.delta({}, passed.z, passed.active, of_active)]
         if self.gated:
@@ -177,7 +178,7 @@ class FeedForward(KernelLayer):
             gradient["outer"] = self._gradient(self._between(passed), slopes)
         if not wants_delta:
             return None, gradient
-        first, *others = (slope @ weights[name]["kernel"].T for name, slope in known.items())
+        first, *others = (matmul(slope, weights[name]["kernel"].T) for name, slope in known.items())
         return sum(others, first).reshape(x.shape), gradient
 
     def _between(self, passed: Passed) -> Array:
@@ -189,11 +190,11 @@ class FeedForward(KernelLayer):
         return rows if stays is None else jnp.where(stays, rows / (1 - self.dropout), 0)
 
     def _product(self, weights: Weights, rows: Array) -> Array:
-        y = rows @ weights["kernel"]
+        y = matmul(rows, weights["kernel"])
         return y + weights["bias"][None] if self.bias else y
 
     def _gradient(self, rows: Array, slopes: Array) -> Weights:
-        return {"kernel": rows.T @ slopes} | ({"bias": slopes.sum(axis=0)} if self.bias else {})
+        return {"kernel": matmul(rows.T, slopes)} | ({"bias": slopes.sum(axis=0)} if self.bias else {})
 
 
 def _flat(x: Array) -> Array:

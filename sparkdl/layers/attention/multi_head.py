@@ -22,6 +22,7 @@ from sparkdl.layers.attention.steps_and_heads import (
     without_padding,
 )
 from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.products import matmul
 from sparkdl.layers.ragged import Ragged, as_ragged, values_of, with_values
 from sparkdl.specs import check_range
 
@@ -264,7 +265,7 @@ class MultiHeadAttention(KernelLayer):
     def _answers(self, weights: Weights, taken: Array, asking: Any, asked: Any) -> Array:
         """Values of y, from what each query takes."""
         kernel = weights["output"]["kernel"]
-        y = flat_heads(taken) @ kernel.reshape(-1, kernel.shape[2])
+        y = matmul(flat_heads(taken), kernel.reshape(-1, kernel.shape[2]))
         if self.bias:
             y = y + weights["output"]["bias"][None]
         return only_answered(y.reshape(values_of(asking).shape), asking, asked)
@@ -287,14 +288,14 @@ class MultiHeadAttention(KernelLayer):
         kernel, gradient = weights["output"]["kernel"], {}
         dy = only_answered(dy, asking, asked)
         flat_dy = dy.reshape(-1, dy.shape[2])
-        dtaken = as_heads(flat_dy @ kernel.reshape(-1, kernel.shape[2]).T, taken)
+        dtaken = as_heads(matmul(flat_dy, kernel.reshape(-1, kernel.shape[2]).T), taken)
         dqueries, dkeys, dvalues = self._attention(asked, key).backward(queries, keys, values, taken, dtaken, own)
         dqueries = dqueries.reshape(len(dqueries), self.heads, *dqueries.shape[3:])
         if self.rotary:
             dqueries, dkeys = (rotated(array, self.rotary, back=True) for array in (dqueries, dkeys))
         slopes = {"query": flat_heads(dqueries), "key": flat_heads(dkeys), "value": flat_heads(dvalues)}
         if wants_gradient:
-            of_output = {"kernel": (flat_heads(taken).T @ flat_dy).reshape(kernel.shape)}
+            of_output = {"kernel": matmul(flat_heads(taken).T, flat_dy).reshape(kernel.shape)}
             gradient = {name: self._gradient(asking, asked, name, slope, weights) for name, slope in slopes.items()}
             gradient["output"] = of_output | ({"bias": flat_dy.sum(axis=0)} if self.bias else {})
         if not wants_delta:
@@ -307,18 +308,18 @@ class MultiHeadAttention(KernelLayer):
     def _gradient(self, asking: Any, asked: Any, name: str, slope: Array, weights: Weights) -> Weights:
         """Of query, key or value, from the slopes of what it gave, (batch * steps, heads * size)."""
         rows = without_padding(asking if name == "query" else asked)
-        kernel = (rows.reshape(-1, rows.shape[2]).T @ slope).reshape(weights[name]["kernel"].shape)
+        kernel = matmul(rows.reshape(-1, rows.shape[2]).T, slope).reshape(weights[name]["kernel"].shape)
         if not self.bias:
             return {"kernel": kernel}
         return {"kernel": kernel, "bias": slope.sum(axis=0).reshape(weights[name]["bias"].shape)}
 
     def _below(self, slope: Array, kernel: Array) -> Array:
-        return slope @ kernel.reshape(len(kernel), -1).T
+        return matmul(slope, kernel.reshape(len(kernel), -1).T)
 
     def _heads(self, rows: Array, weights: Weights) -> Array:
         """(batch, steps, inputs) as queries, keys or values, (batch, heads, steps, size)."""
         kernel = weights["kernel"]
-        made = rows.reshape(-1, rows.shape[2]) @ kernel.reshape(len(kernel), -1)
+        made = matmul(rows.reshape(-1, rows.shape[2]), kernel.reshape(len(kernel), -1))
         if self.bias:
             made = made + weights["bias"].reshape(1, -1)
         return made.reshape(*rows.shape[:2], *kernel.shape[1:]).swapaxes(1, 2)

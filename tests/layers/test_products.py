@@ -1,0 +1,61 @@
+"""Matrix products of layers in bfloat16: rounded once, of sums in float32, from kernels that read bfloat16."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sparkdl.layers import Conv, Dense, FeedForward, Gru, Lstm, MultiHeadAttention
+from sparkdl.layers.base import Layer, Shape
+from sparkdl.layers.products import matmul
+
+RANDOM = np.random.default_rng(8)
+
+
+def drawn(*shape: int, dtype: str = "bfloat16") -> jax.Array:
+    return jnp.asarray(RANDOM.normal(size=shape), dtype)
+
+
+@pytest.mark.parametrize("shape", [(33, 300, 17), (1, 4000, 1), (64, 1, 5)], ids=str)
+def test_it_is_the_product_rounded_once(shape: tuple[int, int, int]) -> None:
+    one, other = drawn(*shape[:2]), drawn(*shape[1:])
+    found = matmul(one, other)
+    assert found.dtype == jnp.bfloat16
+    a, b, y = (np.asarray(array, np.float64) for array in (one, other, found))
+    # Half a unit of 8 bits, and what sums in float32 differ by.
+    assert (np.abs(y - a @ b) <= np.abs(a @ b) * 2.0**-8 + 1e-5 * (np.abs(a) @ np.abs(b))).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_other_dtypes_are_multiplied_as_they_are(dtype: str) -> None:
+    with jax.enable_x64(True):
+        one, other = drawn(9, 20, dtype=dtype), drawn(20, 3, dtype=dtype)
+        np.testing.assert_array_equal(matmul(one, other), one @ other)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape"),
+    [
+        (Dense(8), (16,)),
+        (FeedForward(24), (6, 16)),
+        (MultiHeadAttention(2), (6, 16)),
+        (Lstm(8), (6, 16)),
+        (Gru(8), (6, 16)),
+        (Conv(8, (1, 1)), (4, 4, 16)),
+        (Conv(8, (3, 3), padding="same"), (2, 2, 16)),
+        (Conv(128, (3, 3), padding="same"), (8, 8, 128)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Layer) else str(value),
+)
+def test_forward_and_delta_multiply_no_float32_made_of_bfloat16_on_a_cpu(layer: Layer, shape: Shape) -> None:
+    weights = jax.tree.map(lambda array: array.astype("bfloat16"), layer.init(jax.random.key(0), shape))
+    x = drawn(2, *shape)
+    y = layer.forward(weights, x)
+    for lowered in (jax.jit(layer.forward).lower(weights, x), jax.jit(layer.delta).lower(weights, x, y, y)):
+        products = [line for line in lowered.as_text().splitlines() if "stablehlo.dot_general" in line]
+        assert products
+        for line in products:
+            read, made = line.split(" : ")[-1].split(" -> ")
+            assert "xf32>" not in read and "xf32>" in made, line
