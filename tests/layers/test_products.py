@@ -59,3 +59,9 @@ def test_forward_and_delta_multiply_no_float32_made_of_bfloat16_on_a_cpu(layer: 
         for line in products:
             read, made = line.split(" : ")[-1].split(" -> ")
             assert "xf32>" not in read and "xf32>" in made, line
+
+
+def test_a_gpu_has_kernels_of_bfloat16_for_products_in_bfloat16() -> None:
+    lowered = jax.jit(matmul).trace(drawn(4, 6), drawn(6, 3)).lower(lowering_platforms=("cuda",))
+    (line,) = [line for line in lowered.as_text().splitlines() if "stablehlo.dot_general" in line]
+    assert line.endswith("(tensor<4x6xbf16>, tensor<6x3xbf16>) -> tensor<4x3xbf16>")
