@@ -44,7 +44,7 @@ def convolve(
         read = list(_read(kernel, part, strides, dilation))
         each = kernel.reshape(len(read), *kernel.shape[-2:])
         products = [
-            jnp.matmul(_flat(values), own, preferred_element_type=np.promote_types(x.dtype, np.float32))
+            jnp.matmul(_flat(values), own, preferred_element_type=jnp.float32)
             for values, own in zip(read, each, strict=True)
         ]
         return reduce(jnp.add, products).astype(x.dtype).reshape(*read[0].shape[:-1], -1)

@@ -95,7 +95,7 @@ class Tiles(NamedTuple):
     def transform_kernel(self, kernel: Array, flipped: bool = False) -> Array:
         """G kernel, (points^2, channels, filters); of one with its positions reversed if that is `flipped`."""
         matrix = _kernel_map(self.size)
-        points = _product(matrix[:, ::-1] if flipped else matrix, kernel)
+        points = _product(matrix[:, ::-1] if flipped else matrix, kernel.astype(_widened(kernel.dtype)))
         return points.reshape(self.points**2, *kernel.shape[2:])
 
     def kernel_of(self, transformed: Array) -> Array:
@@ -123,23 +123,21 @@ def suits(tiles: Tiles, kernel: Shape, x: Array) -> bool:
 
 def forward(tiles: Tiles, kernel: Array, x: Array) -> Array:
     """y (batch, *outputs, filters) of x (batch, *inputs, channels) and kernel (r, r, channels, filters)."""
-    points = tiles.transform_kernel(_widened(kernel))
-    return _convolved(tiles, points, x, contracted=1)
+    return _convolved(tiles, tiles.transform_kernel(kernel), x, contracted=1)
 
 
 def delta(tiles: Tiles, kernel: Array, dy: Array) -> Array:
     """dL/dx from dL/dy."""
-    points = tiles.transform_kernel(_widened(kernel), flipped=True)
-    return _convolved(tiles.back, points, dy, contracted=2)
+    return _convolved(tiles.back, tiles.transform_kernel(kernel, flipped=True), dy, contracted=2)
 
 
 def gradient(tiles: Tiles, x: Array, dy: Array) -> Array:
     """dL/dkernel, summed over the batch."""
 
     def correlate(x: Array, dy: Array) -> Array:
-        return _by_point(tiles.transform_inputs(_widened(x)), tiles.transform_slopes(_widened(dy)), ((1,), (1,)))
+        return _by_point(tiles.transform_inputs(x), tiles.transform_slopes(dy), ((1,), (1,)))
 
-    points = jax.eval_shape(_widened, jax.ShapeDtypeStruct((tiles.points**2, x.shape[-1], dy.shape[-1]), x.dtype))
+    points = jax.ShapeDtypeStruct((tiles.points**2, x.shape[-1], dy.shape[-1]), _widened(x.dtype))
     return tiles.kernel_of(sum_parts(correlate, _parts(tiles, points, x), x, dy)).astype(x.dtype)
 
 
@@ -147,7 +145,7 @@ def _convolved(tiles: Tiles, points: Array, x: Array, contracted: int) -> Array:
     """The convolution of x with a transformed kernel, which is summed over its axis `contracted`."""
 
     def convolve(x: Array) -> Array:
-        y = tiles.outputs_of(_by_point(tiles.transform_inputs(_widened(x)), points, ((2,), (contracted,))))
+        y = tiles.outputs_of(_by_point(tiles.transform_inputs(x), points, ((2,), (contracted,))))
         return y.astype(x.dtype)
 
     return map_parts(convolve, _parts(tiles, points, x), x)
@@ -159,13 +157,14 @@ def _parts(tiles: Tiles, points: Array | jax.ShapeDtypeStruct, x: Array) -> int:
     return parts_of(len(x), row * points.dtype.itemsize, points.size * points.dtype.itemsize)
 
 
-def _widened(array: Array) -> Array:
-    """In float32 at least."""
-    return array.astype(np.promote_types(array.dtype, np.float32))
+def _widened(dtype: Any) -> Any:
+    """float32 at least."""
+    return np.promote_types(dtype, np.float32)
 
 
 def _padded(x: Array, room: Sequence[tuple[int, int, int]]) -> Array:
-    return lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *room, (0, 0, 0)])
+    wide = x.astype(_widened(x.dtype))
+    return lax.pad(wide, jnp.zeros((), wide.dtype), [(0, 0, 0), *room, (0, 0, 0)])
 
 
 def _combined(matrix: np.ndarray[Any, Any], lines: Sequence[Array]) -> Array:
