@@ -18,6 +18,7 @@ from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.factored import MOST_ROWS, TableRows, rows_at
 from sparkdl.layers.merge import Merge
+from sparkdl.layers.ragged import values_of, with_values
 from sparkdl.specs import check_range
 from sparkdl.strings import Hashing, Strings, Vocabulary, check_split
 
@@ -112,6 +113,9 @@ class Embedding(Categories):
         The objective gains l2 / 2 * sum(table * table).
     constraint : Constraint or str, optional
         What every update leaves of the table's vectors, such as `UnitNorm()`.
+    unknown_rate : float, default 0
+        Probability of reading, in training, a category as an unknown one, which needs `unknown=True` ("word dropout",
+        Bowman et al. 2016). So the vector of unknown categories is learned, and no category is relied on too much.
 
     Notes
     -----
@@ -126,6 +130,7 @@ class Embedding(Categories):
     initializer: Initializer | str = field(default=TruncatedNormal(0.05), kw_only=True)
     l2: float = field(default=0.0, kw_only=True)
     constraint: Constraint | str | None = field(default=None, kw_only=True)
+    unknown_rate: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,6 +139,12 @@ class Embedding(Categories):
             object.__setattr__(self, "constraint", Constraint.of(self.constraint))
         _check_count(self, "size")
         check_range(self, "[0, inf)", "l2")
+        check_range(self, "[0, 1)", "unknown_rate")
+        if self.unknown_rate and not self.unknown:
+            raise ValueError(
+                f"unknown_rate of {type(self).__name__} must be 0 where unknown categories have no row, received "
+                f"{self.unknown_rate!r}; leave it out, or set unknown=True."
+            )
 
     def output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape, self.size)
@@ -157,7 +168,16 @@ class Embedding(Categories):
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
         return {"table": self._rows_of(x, dy).product()}
 
-    def train_gradient(self, weights: Weights, x: Array, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
+    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Array, Any]:
+        """(y, what was read)."""
+        if self.unknown_rate:
+            values = values_of(x)
+            hidden = jax.random.bernoulli(context.key, self.unknown_rate, values.shape)
+            x = with_values(x, jnp.where(hidden, self.rows, values))
+        return self.forward(weights, x), x
+
+    def train_gradient(self, weights: Weights, x: Any, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
+        x = kept
         if not context.apart or self.l2 or self.constraint is not None or self._every_row > MOST_ROWS:
             return self.gradient(weights, x, y, dy)
         return {"table": self._rows_of(x, dy)}

@@ -70,7 +70,7 @@ class EmbeddingBag(Embedding):
         return self._shared_out(total, bags)
 
     gradient = Embedding.gradient
-    train_gradient = Embedding.train_gradient
+    train_forward, train_gradient = Embedding.train_forward, Embedding.train_gradient
 
     def _rows_of(self, x: Array | Ragged, dy: Array) -> TableRows:
         """Padding has the number of no row."""

@@ -26,6 +26,7 @@ TWO_BAGS = Graph(
 EMBEDDINGS = [
     Row(Embedding(5, 3), (2,)),
     Row(Embedding(4, 2, unknown=True, l2=0.1), ()),
+    Row(Embedding(4, 2, unknown=True, unknown_rate=0.4), (3,)),
     Row(HashedEmbedding(7, 3), (2, 2)),
     Row(Embedding(5, 2, vocabulary=["b", "a", "c", "e", "d"]), (2,)),
 ]
@@ -34,6 +35,7 @@ BAGS = [
     Row(EmbeddingBag(5, 3), (None,), refused=(None, 2)),
     Row(EmbeddingBag(5, 3, mode="sum", constraint="unit_norm"), (None,), refused=()),
     Row(EmbeddingBag(4, 2, unknown=True, l2=0.1), (None,), refused=(2, 2)),
+    Row(EmbeddingBag(4, 2, unknown=True, unknown_rate=0.4), (None,), refused=(2, 2)),
     Row(EmbeddingBag(5, 3), (4,)),
     Row(HashedEmbeddingBag(7, 3), (None,), refused=(3, 1)),
     Row(HashedEmbeddingBag(7, 2, mode="sum"), (3,)),

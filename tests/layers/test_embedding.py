@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,11 +17,14 @@ from sparkdl.layers import (
     CrossCategories,
     Dense,
     Embedding,
+    EmbeddingBag,
+    Flatten,
     HashedEmbedding,
     Layer,
     OneHot,
     Vocabulary,
 )
+from sparkdl.layers.base import Context
 from sparkdl.strings import Hashing, Strings
 
 RANDOM = np.random.default_rng(3)
@@ -71,6 +75,43 @@ def test_without_a_row_for_them_unknown_categories_are_never_taken_for_others() 
     gradient = Embedding(5, 3).gradient(weights, jnp.array([-1, 5]), jnp.asarray(found[:2]), jnp.ones((2, 3)))
     assert not np.asarray(gradient["table"]).any()
     assert not np.asarray(OneHot(5).forward({}, jnp.array([-1, 5]))).any()
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("kind", [Embedding, EmbeddingBag])
+def test_categories_are_read_as_unknown_ones_at_a_rate_in_training_alone(
+    kind: type[Embedding], apart: bool, float64: None
+) -> None:
+    layer = kind(5, 3, unknown=True, unknown_rate=0.25)
+    ids, table = RANDOM.integers(0, 5, (4000, 2)), RANDOM.normal(size=(6, 3))
+    weights, context = {"table": jnp.asarray(table)}, Context(jax.random.key(1), jnp.ones(4000), apart=apart)
+    y, kept = layer.train_forward(weights, jnp.asarray(ids), context)
+    read = np.asarray(kept)
+    assert set(np.unique(read[read != ids])) == {5}
+    assert abs((read == 5).mean() - 0.25) < 0.02
+    is_bag = kind is EmbeddingBag
+    np.testing.assert_allclose(y, table[read].mean(axis=1) if is_bag else table[read], 1e-14)
+
+    dy = RANDOM.normal(size=y.shape)
+    gradient = layer.train_gradient(weights, jnp.asarray(ids), y, jnp.asarray(dy), kept, context)["table"]
+    expected = np.zeros_like(table)
+    np.add.at(expected, read, dy[:, None] / 2 if is_bag else dy)
+    np.testing.assert_allclose(gradient.product() if apart else gradient, expected, 1e-12)
+
+    other, _ = layer.train_forward(weights, jnp.asarray(ids), replace(context, key=jax.random.key(2)))
+    assert not np.array_equal(other, y)
+    known = table[ids].mean(axis=1) if is_bag else table[ids]
+    np.testing.assert_allclose(layer.forward(weights, jnp.asarray(ids)), known, 1e-14)
+
+
+def test_the_vector_of_unknown_categories_is_learned_of_known_ones() -> None:
+    ids = RANDOM.integers(0, 4, (64, 3)).astype("int32")
+    for rate, learns in ((0.0, False), (0.3, True)):
+        network = Network([Embedding(4, 2, unknown=True, unknown_rate=rate), Flatten(), Dense(2)], input_shape=(3,))
+        start = network.init(0)
+        result = training.fit(network, (ids, ids[:, 0] % 2), initial=start, step_size=0.1, epochs=2)
+        moved = result.weights["embedding_0"]["table"][4] != np.asarray(start["embedding_0"]["table"])[4]
+        assert moved.all() == moved.any() == learns
 
 
 def murmur(number: int) -> int:
@@ -190,6 +231,8 @@ def test_numbers_of_64_bits_choose_rows_where_layers_compute_in_64_too() -> None
         (lambda: OneHot(True), "rows of OneHot must be a positive integer, received True"),
         (lambda: HashedEmbedding(3, 2, unknown=True), "unknown of HashedEmbedding must be False"),
         (lambda: HashedEmbedding(3, 2, vocabulary=["a", "b", "c"]), "vocabulary of HashedEmbedding must be None"),
+        (lambda: Embedding(3, 2, unknown_rate=0.1), "unknown_rate of Embedding must be 0 where unknown categories have"),
+        (lambda: Embedding(3, 2, unknown=True, unknown_rate=1.0), r"unknown_rate of Embedding must be a number in \[0, 1\)"),
         (
             lambda: HashedEmbedding(3, 2, split="line"),
             "split of HashedEmbedding must be 'word', 'character' or None, rec",
@@ -225,7 +268,7 @@ def test_what_fits_nothing_is_refused(make: Any, message: str) -> None:
 @pytest.mark.parametrize(
     "layer",
     [
-        Embedding(5, 3, unknown=True, l2=0.1),
+        Embedding(5, 3, unknown=True, unknown_rate=0.1, l2=0.1),
         Embedding(2, 3, vocabulary=Vocabulary(["a", "b"], split="character")),
         OneHot(2, vocabulary=("no", "yes")),
         HashedEmbedding(5, 3),
