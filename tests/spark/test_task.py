@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import pytest
+from pyspark import TaskContext
 
 from sparkdl.spark.tasks import task
+from sparkdl.spark.tasks.device import prepare_device
 from sparkdl.spark.tasks.environment import worker_environment
 from sparkdl.training.group.addresses import ANY_PORT, listen
 
@@ -66,6 +70,37 @@ def test_a_worker_gets_the_tasks_cpus_and_one_gpu(
     environment = worker_environment(Context(rank, gpus), device, HOSTS)  # type: ignore[arg-type]
     assert environment["PJRT_NPROC"] == "3"
     assert (environment["JAX_PLATFORMS"], environment.get("CUDA_VISIBLE_DEVICES")) == expected
+
+
+@pytest.mark.parametrize(
+    "device, gpus, visible, platforms, expected",
+    [
+        ("auto", None, None, "cpu", None),
+        ("cpu", ["1"], None, "cpu", None),
+        ("auto", ["1"], None, None, "1"),
+        ("gpu", ["0"], "4,6", None, "4"),
+        ("gpu", None, "4,6", None, "4,6"),
+    ],
+)
+def test_a_task_scores_on_the_gpu_that_spark_assigned_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    gpus: list[str] | None,
+    visible: str | None,
+    platforms: str | None,
+    expected: str | None,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")  # so that it is put back
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setenv("PJRT_NPROC", "1")
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setattr(TaskContext, "get", lambda: Context(0, gpus))
+    settings: dict[str, Any] = {}
+    monkeypatch.setattr(jax.config, "update", settings.__setitem__)
+    prepare_device(device)
+    assert settings.get("jax_platforms") == platforms
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == expected
 
 
 def test_a_worker_keeps_large_pages_of_memory_and_compiled_programs_with_spark(

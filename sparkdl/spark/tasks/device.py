@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
 from pyspark import TaskContext
 
-from sparkdl.spark.tasks.environment import bound_threads
+from sparkdl.spark.tasks.environment import GPUS, bound_threads, visible_gpu
 from sparkdl.spark.tasks.local_disk import programs_directory
 
 
@@ -15,8 +17,11 @@ def prepare_device(device: str) -> None:
     if context is None:
         return
     bound_threads()
-    if device == "cpu" or (device == "auto" and "gpu" not in context.resources()):
+    gpu = context.resources().get("gpu")
+    if device == "cpu" or (device == "auto" and gpu is None):
         jax.config.update("jax_platforms", "cpu")
+    elif gpu is not None:
+        os.environ[GPUS] = visible_gpu(gpu.addresses[0])
     # Spark ends workers that wait for a minute; the next one finds its programs on Spark's disk, beside those of fits.
     folder = programs_directory()
     if folder and getattr(jax.config, "jax_compilation_cache_dir", None) is None:

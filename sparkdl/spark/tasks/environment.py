@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark import BarrierTaskContext
 
 TUNABLES = "GLIBC_TUNABLES"  # which glibc reads as a program starts
+GPUS = "CUDA_VISIBLE_DEVICES"  # which CUDA reads before its first use
 
 
 def _tunables(kept: int) -> list[str]:
@@ -66,9 +67,12 @@ def worker_environment(context: BarrierTaskContext, device: str, hosts: list[str
     if environment["JAX_PLATFORMS"] == "cuda":
         rank = context.partitionId()
         below = hosts[:rank].count(hosts[rank])  # workers of lower rank on this machine
-        address = resource.addresses[0] if resource else str(below)
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-        # Spark counts the GPUs that its executor sees, which may be some of the machine's.
-        narrowed = visible != [""] and address.isdigit() and int(address) < len(visible)
-        environment["CUDA_VISIBLE_DEVICES"] = visible[int(address)] if narrowed else address
+        environment[GPUS] = visible_gpu(resource.addresses[0] if resource else str(below))
     return environment
+
+
+def visible_gpu(address: str) -> str:
+    """What `GPUS` is for the one GPU of this address: Spark counts those that its executor sees, maybe not all."""
+    visible = os.environ.get(GPUS, "").split(",")
+    narrowed = visible != [""] and address.isdigit() and int(address) < len(visible)
+    return visible[int(address)] if narrowed else address
