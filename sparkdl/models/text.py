@@ -99,8 +99,8 @@ def bert(
     length : int, default 512
         Words that a text may have.
     dropout : float, default 0.1
-    separator : int, optional
-        The number of [SEP]; None for no types.
+    separator : int or None, default 102
+        The number of [SEP], 102 in the vocabulary of BERT's without capitals; None for no types.
     pooled : bool, default True
         Whether a dense layer and tanh make the vector of a text of its first step; if not, it is that step.
 

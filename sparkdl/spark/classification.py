@@ -68,7 +68,8 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
     network : Network
         Ending in one raw score a class, or in a single one for two classes with loss="sigmoid_cross_entropy".
     loss : Loss or str, default "softmax_cross_entropy"
-        One that takes classes: softmax_cross_entropy, sigmoid_cross_entropy, hinge, squared_hinge.
+        One that takes classes: softmax_cross_entropy, sigmoid_cross_entropy, softmax_focal, sigmoid_focal, hinge,
+        squared_hinge.
     labelCol : str
         Classes 0, 1, ..., as of StringIndexer; of any numeric type.
     rawPredictionCol, probabilityCol : str

@@ -333,8 +333,9 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         before training; or "files", decoded once to be checked and again for every batch, in threads beside the
         training steps: for images whose pixels would fill the disks. The model is the same, bit for bit.
     handleInvalid : str, default "error"
-        What becomes of rows with null, NaN, infinity, another width than the network takes, or an image that cannot be
-        decoded, also in labels and weights: "error"; "skip" leaves them out, counts them in `model.summary.skipped`
+        What becomes of rows with null, NaN, infinity, another width than the network takes, a category or string that
+        it has no row for, more steps than its positions tell apart, or an image that cannot be decoded, also in labels
+        and weights: "error"; "skip" leaves them out, counts them in `model.summary.skipped`
         and filters them out of what `transform` gives; "keep", on a model only, gives null in every output column.
     maxLength : int or dict of int, optional
         The most steps that are read of a row of any length, in a fit as in all that its model does: longer ones are
@@ -371,8 +372,8 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
         padded to at most so many lengths, each compiled for itself. `model.summary.fill` tells how full they were.
     truncated : int or list of int, optional
         Back-propagation through time is truncated: rows of any length are gone through in segments of so many steps,
-        each from the state that the one before it left, with an update of its own. Of two numbers, the second is over
-        how many steps a gradient flows back.
+        each from the state that the one before it left, with an update of its own. Of two numbers, the second, a
+        divisor of the first, is over how many steps a gradient flows back.
     exchange : Exchange or str, default "all_reduce"
         Of `sparkdl.training`: AllReduce, ShardedAllReduce, ParameterAveraging, ThresholdSharing.
     earlyStopping : EarlyStopping, optional
@@ -386,9 +387,11 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     collectTrainingStats : bool, default False
         Whether `model.summary.timeline` tells what every worker did when.
     logDir, logInterval : str, int; optional, default 100
-        Folder or URI for TensorBoard, which the first worker writes, and steps between two scalars; needs tensorboardX.
+        Folder, of the first worker's machine, or URI for TensorBoard, one for each run, and steps between two scalars;
+        needs tensorboardX.
     computeDtype : str, default "float32"
-        What layers compute in: "float32", "bfloat16" (weights, loss and sums stay float32) or "float64".
+        What layers compute in: "float32", "bfloat16" (weights, loss, sums and validation stay float32;
+        what the model gives is computed in bfloat16, too) or "float64".
     deviceType : str, default "auto"
         "cpu", "gpu", or "auto": gpu where Spark assigned the task one.
     activationCols : dict of str, optional

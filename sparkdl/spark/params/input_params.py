@@ -82,9 +82,9 @@ class HasInputs(HasFeaturesCol, HasHandleInvalid):
     handleInvalid: Param[str] = Param(
         Params._dummy(),
         "handleInvalid",
-        "what becomes of rows with null, NaN, infinity, another width than the network takes, or an image that cannot "
-        "be decoded: error, skip (left out, and counted in the summary of a fit) or keep (in transform only: null in "
-        "every output column).",
+        "what becomes of rows with null, NaN, infinity, another width than the network takes, a category, string or "
+        "number of steps that it does not know, or an image that cannot be decoded: error, skip (left out, and counted "
+        "in the summary of a fit) or keep (in transform only: null in every output column).",
         one_of("handleInvalid", "error", "skip", "keep"),  # type: ignore[arg-type]
     )
 

@@ -188,7 +188,8 @@ class DeepParams(
     exchange: Param[str] = Param(
         Params._dummy(),
         "exchange",
-        "how workers agree: all_reduce (synchronous SGD), or an object of sparkdl.training.exchanges.exchange.",
+        "how workers agree: all_reduce (synchronous SGD), or an object of sparkdl.training, such as "
+        "ParameterAveraging().",
         spec_text(Exchange),  # type: ignore[arg-type]
     )
     lengthBuckets: Param[int] = Param(
@@ -271,7 +272,7 @@ class DeepParams(
         return Exchange.from_json(self.getOrDefault(self.exchange))
 
     def getComputeDtype(self) -> str:
-        """Float type of weights and arithmetic."""
+        """Float type that layers compute in."""
         return self.getOrDefault(self.computeDtype)
 
     def getDeviceType(self) -> str:
