@@ -2,7 +2,7 @@
 
     python notebooks/pretrained.py [--data DIR] [--output FILE] [--epochs HALF WHOLE] [--workers N]
 
-It takes 20 to 30 minutes on two cores for the 20,000 images of two of CIFAR-10's five training files. Most epochs see
+It takes some 20 minutes on two cores for the 20,000 images of two of CIFAR-10's five training files. Most epochs see
 them at half their size, which takes 0.4 of the time. They are made grey, and half of them are inverted, others in each
 epoch, so that the network learns shapes, whatever is dark or bright in them. The file has torchvision's names; the
 network takes bytes as `preprocess="imagenet"` prepares them. `transfer_learning.ipynb` goes on from it.
@@ -40,7 +40,7 @@ def pretrain(
     network_of: Callable[[tuple[int, ...]], Network],
     images: pa.Table,
     path: Path,
-    epochs: Sequence[int] = (7, 1),
+    epochs: Sequence[int] = (5, 1),
     workers: int = 2,
 ) -> float:
     """Train a network on grey images, varied at random, and write its weights by torchvision's names.
@@ -54,7 +54,7 @@ def pretrain(
         As `datasets.cifar10` gives them, as high as wide.
     path : Path
         Of the file; its folder is made.
-    epochs : sequence of int, default (7, 1)
+    epochs : sequence of int, default (5, 1)
         How often images of half the size are seen, and then how often whole ones.
     workers : int, default 2
 
@@ -115,9 +115,9 @@ def main() -> int:
         "--epochs",
         type=int,
         nargs=2,
-        default=(7, 1),
+        default=(5, 1),
         metavar=("HALF", "WHOLE"),
-        help="passes over the images at half their size, and then over whole ones (default: 7 1)",
+        help="passes over the images at half their size, and then over whole ones (default: 5 1)",
     )
     parser.add_argument("--workers", type=int, default=2, help="tasks that train together (default: %(default)s)")
     options = parser.parse_args()
