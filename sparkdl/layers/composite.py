@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from sparkdl.layers import steps
 from sparkdl.layers.base import Array, CannotCarry, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.factored import added
-from sparkdl.layers.ragged import is_ragged, reads_ragged, values_of
+from sparkdl.layers.ragged import cast, is_ragged, reads_ragged, values_of
 from sparkdl.places import place_of
 from sparkdl.weights import updated
 
@@ -239,7 +239,8 @@ class Composite(Layer):
     def forward(self, weights: Weights, x: Any) -> Any:
         values = self._entered(x)
         for child in self.children:
-            values.append(steps.forward(child.layer, weights.get(child.key, {}), read_by(child, values)))
+            y = steps.forward(child.layer, weights.get(child.key, {}), read_by(child, values))
+            values.append(_in_dtype(y, child, weights))
         return self._left(values)
 
     def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
@@ -263,7 +264,7 @@ class Composite(Layer):
             if child.name in state:
                 y, after[child.name] = child.layer.forward_from(own, state[child.name], read)
             else:
-                y = steps.forward(child.layer, own, read)
+                y = _in_dtype(steps.forward(child.layer, own, read), child, weights)
             values.append(y)
         return self._left(values), after
 
@@ -278,7 +279,7 @@ class Composite(Layer):
                 y, below = child.layer.activations(own, read, inner)
                 found |= {f"{child.name}/{path}": value for path, value in below.items()}
             else:
-                y = steps.forward(child.layer, own, read)
+                y = _in_dtype(steps.forward(child.layer, own, read), child, weights)
             values.append(y)
             if child.name in paths:
                 found[child.name] = y
@@ -290,6 +291,7 @@ class Composite(Layer):
             read = read_by(child, values)
             own_context = context.at(index, child.name)
             y, own = steps.train_forward(child.layer, weights.get(child.key, {}), read, own_context)
+            y = _in_dtype(y, child, weights)
             values.append(y)
             kept.append((read, y, own))
         return self._left(values), kept
@@ -526,6 +528,13 @@ def read_by(child: Child, values: Sequence[Any]) -> Any:
 def own_shape(child: Child, shapes: Sequence[Any]) -> Any:
     """The shape of the rows that a child's own functions are given: of those of any length perhaps that of a step."""
     return steps.shape_of_step(child.layer, read_by(child, shapes))
+
+
+def _in_dtype(y: Any, child: Child, weights: Weights) -> Any:
+    """What a child without weights makes of integers, as OneHot does, in the dtype of the weights beside it."""
+    if not weights or child.key in weights or not child.layer.takes_integers or child.layer.gives_integers:
+        return y
+    return cast(y, jax.tree.leaves(weights)[0].dtype)
 
 
 def _initial(child: Child, shapes: Sequence[Any]) -> Weights:

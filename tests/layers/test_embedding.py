@@ -10,18 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sparkdl import Graph, Network, training
+from sparkdl import Graph, Network, models, training
 from sparkdl.layers import (
     Bucketize,
     Concatenate,
+    Conv,
     CrossCategories,
     Dense,
     Embedding,
     EmbeddingBag,
     Flatten,
     HashedEmbedding,
+    LastStep,
     Layer,
+    Lstm,
     OneHot,
+    Parallel,
     Vocabulary,
 )
 from sparkdl.layers.base import Context
@@ -112,6 +116,34 @@ def test_the_vector_of_unknown_categories_is_learned_of_known_ones() -> None:
         result = training.fit(network, (ids, ids[:, 0] % 2), initial=start, step_size=0.1, epochs=2)
         moved = result.weights["embedding_0"]["table"][4] != np.asarray(start["embedding_0"]["table"])[4]
         assert moved.all() == moved.any() == learns
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [OneHot(5), Conv(3, 3, padding="same"), LastStep()],
+        [Network([OneHot(5, unknown=True)]), Lstm(4), LastStep()],
+        [Parallel([OneHot(5), Embedding(5, 2)]), Lstm(4), LastStep()],
+    ],
+)
+def test_a_layer_without_weights_gives_what_the_layers_after_it_compute_in(layers: list[Layer]) -> None:
+    network = Network([*layers, Dense(2)], input_shape=(4,) if isinstance(layers[1], Conv) else (None,))
+    weights = jax.tree.map(lambda array: array.astype(jnp.bfloat16), network.init(0))
+    ids = jnp.array([[1, 2, 3, 0], [4, 4, 0, 1]])
+    found = network.forward(weights, ids)
+    assert found.dtype == jnp.bfloat16
+    exact = network.forward(jax.tree.map(lambda array: array.astype(jnp.float32), weights), ids)
+    np.testing.assert_allclose(found.astype(jnp.float32), exact, rtol=0.05, atol=0.05)
+    fitted = training.fit(network, (ids, np.array([0, 1])), dtype="bfloat16", epochs=1)
+    assert np.isfinite(fitted.history[0].loss)
+
+
+def test_a_character_model_is_trained_by_segments_in_bfloat16() -> None:
+    text = [RANDOM.integers(0, 5, 9), RANDOM.integers(0, 5, 6)]
+    network = models.char_rnn(5, units=(4,))
+    fitted = training.fit(network, (text, text), truncated=2, dtype="bfloat16", epochs=1)
+    assert np.isfinite(fitted.history[0].loss)
+    assert len(network.generate(fitted.weights, [1], 3)) == 3
 
 
 def murmur(number: int) -> int:
