@@ -121,8 +121,8 @@ class SeriesWindows(Transformer, SeriesParams, Saved):
         columns.check_outputs(dataset.select(*keys, time), list(plan.makes.values()))
         check_interpreter(dataset.sparkSession)
         field = dataset.schema[plan.time]
-        following = [_next(time, field.dataType, self.getEvery())] if plan.every else []
-        read = [*keys, time, *following, *numbers]
+        beside = _beside(time, field.dataType, self.getEvery()) if plan.every else []
+        read = [*keys, time, *beside, *numbers]
         rows = dataset.select(*(column.alias(name) for column, name in zip(read, plan.reads, strict=True)))
         order = [F.col(f"`{name}`") for name in plan.reads[: len(keys) + 1]]
         together = rows.repartition(*order[:-1]) if keys else rows.repartition(1)
@@ -190,8 +190,8 @@ class SeriesWindows(Transformer, SeriesParams, Saved):
         return next(param for param in ("valueCols", "targetCols", "knownCols") if name in self.getOrDefault(param))
 
 
-def _next(time: Column, kind: DataType, every: str | float | None) -> Column:
-    """When the step after one comes, in the type of the time."""
+def _beside(time: Column, kind: DataType, every: str | float | None) -> list[Column]:
+    """When the step after one comes, and when the one before it came, in the type of the time."""
     number, subject = isinstance(kind, NumericType), f"every is {every!r}, but timeCol holds {kind.simpleString()}"
     if number != isinstance(every, (int, float)):
         raise ValueError(f"{subject}; set it to {'a number' if number else 'text such as 1 hour'}.")
@@ -199,9 +199,9 @@ def _next(time: Column, kind: DataType, every: str | float | None) -> Column:
         whole = isinstance(kind, IntegralType)
         if whole and every % 1:  # type: ignore[operator]
             raise ValueError(f"{subject}; set it to a whole number, or cast the column to double.")
-        later = time + F.lit(int(every) if whole else every)  # type: ignore[arg-type]
+        step = F.lit(int(every) if whole else every)  # type: ignore[arg-type]
     else:
         if isinstance(kind, DateType) and str(every).split()[1] not in WHOLE_DAYS:
             raise ValueError(f"{subject}; set it to days or more, or cast the column to timestamp.")
-        later = time + F.expr(f"interval {every}")
-    return later.cast(kind)
+        step = F.expr(f"interval {every}")
+    return [(time + step).cast(kind), (time - step).cast(kind)]

@@ -82,8 +82,9 @@ def by_task(frame: pd.DataFrame, sizes: list[int], **params: Any) -> list[dict[s
     """What a task puts out for the table in batches of these sizes, over and over."""
     plan = SeriesWindows(keyCols=KEYS, **params)._plan()
     frame = frame.sort_values([*KEYS, "time"], na_position="first")
-    names = [*KEYS, "time", *(["next"] if plan.every else []), *plan.numbers]
-    frame = frame.assign(next=frame.time + pd.Timedelta(hours=1))
+    names = [*KEYS, "time", *(["next", "previous"] if plan.every else []), *plan.numbers]
+    hour = pd.Timedelta(hours=1)
+    frame = frame.assign(next=frame.time + hour, previous=frame.time - hour)
     rows = pa.Table.from_pandas(frame[names], preserve_index=False).rename_columns(plan.reads)
 
     def batches() -> Any:
@@ -324,6 +325,25 @@ def test_steps_of_the_calendar_and_of_numbers(spark: SparkSession) -> None:
         assert hours.transform(rows).count() == 4
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp_ntz"])
+@pytest.mark.parametrize(
+    ("every", "days", "windows"),
+    [
+        ("1 month", ["2023-11-30", "2023-12-31", "2024-01-31", "2024-02-29", "2024-03-31", "2024-04-30"], 4),
+        ("1 month", ["2023-12-30", "2024-01-30", "2024-02-29", "2024-03-30", "2024-04-30"], 3),
+        ("3 months", ["2023-11-30", "2024-02-29", "2024-05-31", "2024-08-31", "2024-11-30"], 3),
+        ("1 month", ["2024-01-31", "2024-03-31", "2024-04-30", "2024-05-31"], 1),  # February is missing
+    ],
+)
+def test_ends_of_months_are_a_month_apart(
+    spark: SparkSession, every: str, days: list[str], windows: int, kind: str
+) -> None:
+    rows = spark.createDataFrame([(day, float(at)) for at, day in enumerate(days)], "text string, v double")
+    rows = rows.withColumn("time", F.expr(f"cast(text as {kind})"))
+    stage = SeriesWindows(valueCols="v", window=2, horizon=1, every=every, gaps="split")
+    assert stage.transform(rows).count() == windows
 
 
 @pytest.mark.parametrize(

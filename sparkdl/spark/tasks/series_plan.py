@@ -54,11 +54,11 @@ class SeriesPlan:
 
     @property
     def reads(self) -> list[str]:
-        """Names of the columns of the rows, as `windowed` takes them: keys, time, the next time if any, numbers."""
+        """Names of the columns of the rows, as `windowed` takes them: keys, time, those beside it if any, numbers."""
         return [
             *(f"key/{at}" for at in range(len(self.keys))),
             "time",
-            *(["next"] if self.every else []),
+            *(["next", "previous"] if self.every else []),
             *(f"number/{at}" for at in range(len(self.numbers))),
         ]
 

@@ -47,7 +47,9 @@ class Steps:
         self.columns = {name: found[f"number/{at}"] for at, name in enumerate(plan.numbers)}
         self.numbers = {name: column.to_numpy(zero_copy_only=False) for name, column in self.columns.items()}
         self._check_times()
-        self.starts: Array = np.concatenate([[place == 0], self._series_change(found.get("next"))])
+        self.starts: Array = np.concatenate(
+            [[place == 0], self._series_change(found.get("next"), found.get("previous"))]
+        )
         at = np.arange(len(self.starts))
         self.first: Array = np.maximum.accumulate(np.where(self.starts, at, -place))
 
@@ -60,7 +62,7 @@ class Steps:
                 "give them their time."
             )
 
-    def _series_change(self, following: pa.Array | None) -> Array:
+    def _series_change(self, following: pa.Array | None, previous: pa.Array | None) -> Array:
         """Of every row but the first, whether another series begins with it."""
         change = np.zeros(len(self.time) - 1, bool)
         for key in self.keys:
@@ -72,13 +74,14 @@ class Steps:
                 f"There are two rows of {self.where(int(np.argmax(twice)))}; make them one by groupBy and an "
                 "aggregate, or name the columns that tell their series apart in keyCols."
             )
-        if following is None:
+        if following is None or previous is None:
             return change
         if pa.types.is_floating(time.type):
             expected, now, then = (part.to_numpy() for part in (following[:-1], time, before))
             off = np.abs(now - expected) > FLOAT_STEPS * (expected - then)
         else:
-            off = _differ(time, following[:-1])
+            # A month after January 31 is February 29, and so is one before March 31.
+            off = _differ(time, following[:-1]) & _differ(previous[1:], before)
         off &= ~change
         if off.any() and not self.plan.split:
             row = int(np.argmax(off))
