@@ -137,7 +137,13 @@ class Vocabulary(Strings):
             They are neither.
         """
         rows = list(strings)
-        whole = all(isinstance(row, str) for row in rows)
+        strings_alone = [isinstance(row, str) for row in rows]
+        whole = all(strings_alone)
+        if not whole and any(strings_alone):
+            other = rows[strings_alone.index(False)]
+            raise ValueError(
+                f"look_up takes strings, or lists of strings, received strings and {other!r}; leave it out."
+            )
         try:
             column = pa.array(rows, pa.string() if whole else pa.list_(pa.string()))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -145,7 +151,7 @@ class Vocabulary(Strings):
         numbers = self.integers(split_strings(column, self.split))
         if not pa.types.is_list(numbers.type):
             return numbers.to_numpy(zero_copy_only=False)
-        return np.split(numbers.flatten().to_numpy(zero_copy_only=False), numbers.offsets.to_numpy()[1:-1])
+        return np.split(numbers.flatten().to_numpy(zero_copy_only=False), numbers.offsets.to_numpy()[1:-1])[: len(rows)]
 
 
 def common_strings(found: Sequence[Strings | None]) -> Strings | None:

@@ -202,6 +202,10 @@ def test_a_vocabulary_looks_strings_up_as_workers_do() -> None:
     assert whole.tolist() == [1, 0, 2] and whole.dtype == "int32"
     with pytest.raises(ValueError, match="look_up takes strings, or lists of strings, received others"):
         words.look_up([3])
+    for other in (None, ["to"]):  # Arrow would take each string beside it for a list of its letters
+        with pytest.raises(ValueError, match="look_up takes strings, or lists of strings, received strings and"):
+            words.look_up(["to", other])
+    assert words.look_up([]) == [] and words.look_up([[]])[0].tolist() == []
 
 
 def test_strings_are_counted_batch_by_batch() -> None:
