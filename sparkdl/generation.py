@@ -231,7 +231,9 @@ def _drawn(
         if greedy:
             return logits.argmax(axis=-1).astype(INTEGERS)
         best, ids = lax.top_k(wide(logits), top_k) if top_k else (wide(logits), None)
-        sums = jnp.cumsum(jax.nn.softmax(best / temperature, axis=-1), axis=-1)
+        beside_best = best - best.max(axis=-1, keepdims=True)  # which a temperature near 0 leaves at 0
+        least = jnp.finfo(best.dtype).tiny
+        sums = jnp.cumsum(jax.nn.softmax(beside_best / jnp.maximum(temperature, least), axis=-1), axis=-1)
         # One number for a row, not one for every integer; what has no share is at the end of none.
         below = sums <= (chance.astype(sums.dtype) * sums[:, -1])[:, None]
         place = jnp.minimum(below.sum(axis=-1, dtype=INTEGERS), sums.shape[-1] - 1)

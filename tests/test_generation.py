@@ -168,6 +168,13 @@ def test_with_keys_and_values_kept_it_draws_what_it_draws_of_whole_rows(options:
     assert len({tuple(row) for row in found}) == len(PROMPTS)
 
 
+@pytest.mark.parametrize("temperature", [1e-20, 1e-39, 1e-300])
+def test_a_temperature_near_0_draws_the_likeliest(temperature: float) -> None:
+    weights = drawn(FREE)
+    likeliest = lists(FREE.generate(weights, rows(*PROMPTS), 5, temperature=0))
+    assert lists(FREE.generate(weights, rows(*PROMPTS), 5, temperature=temperature)) == likeliest
+
+
 def test_rows_go_on_to_the_last_step_that_positions_tell_apart_however_far_they_are_padded(float64: None) -> None:
     network = attending(9)
     weights = drawn(network)
