@@ -318,8 +318,13 @@ class Objective:
             row_weights, labels = step_weights(row_weights, labels), steps_of(labels)
         elif not self.several:
             return row_weights
-        missing = labels == NO_CLASS if jnp.issubdtype(labels.dtype, jnp.integer) else jnp.isnan(labels)
-        return jnp.where(missing.any(axis=tuple(range(1, labels.ndim))), 0, row_weights)
+        return jnp.where(without_label(labels), 0, row_weights)
+
+
+def without_label(labels: Any) -> Any:
+    """Of each row of an encoded array, NumPy's or JAX's, whether it has no label."""
+    missing = labels == NO_CLASS if np.issubdtype(labels.dtype, np.integer) else labels != labels  # NaN
+    return missing.any(axis=tuple(range(1, labels.ndim)))
 
 
 def read_losses(text: str) -> Loss | dict[str, Loss]:

@@ -243,11 +243,13 @@ FITTED: dict[str, tuple[dict[str, Any], Change, str]] = {
         "received rows of 1 + 3 and of 2 + 2; make each column's arrays equally long.",
     ),
     "no weight": (
-        {"weightCol": "w"}, having(w="0"), "All rows weigh 0; give at least one row a positive weight.",
+        {"weightCol": "w"},
+        having(w="0"),
+        "All rows weigh 0 or have no label; give at least one row a positive weight and a label.",
     ),
     "validation rows without weight": (
         {"weightCol": "w", "validationIndicatorCol": "v"}, having(w="if(id < 5, 0, 1)", v="id < 5"),
-        "All rows marked for validation weigh 0; give at least one row a positive weight.",
+        "All rows marked for validation weigh 0 or have no label; give at least one row a positive weight and a label.",
     ),
     "weight beyond float32": (
         {"weightCol": "w"}, having(w="if(id = 3, 1e300D, 1)"),

@@ -50,6 +50,17 @@ def test_a_labelled_step_counts_as_a_row() -> None:
         assert (own.loss, own.metric) == pytest.approx((expected.loss, expected.metric), rel=1e-12)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_rows_of_which_no_step_has_a_label_are_refused(which: int) -> None:
+    """Neither those to train on nor those to validate on; a row of weight 0 does not count, whatever its labels."""
+    unlabelled = [np.full(len(labels), np.nan) for labels in CLASSES]
+    unlabelled[4], weights = CLASSES[4], WEIGHTS * (np.arange(len(WEIGHTS)) != 4)
+    parts = [(X, CLASSES, WEIGHTS), (X, CLASSES, WEIGHTS)]
+    parts[which] = (X, unlabelled, weights)
+    with pytest.raises(ValueError, match="All (validation )?rows weigh 0 or have no label; give at least one row"):
+        training.fit(Network(DENSE, (None, 2)), parts[0], validation=parts[1], epochs=1)
+
+
 @pytest.mark.parametrize(
     "loss, labels, outputs",
     [("softmax_cross_entropy", CLASSES, 3), ("squared_error", NUMBERS, 2)],

@@ -307,10 +307,10 @@ NO_ROWS = (X[:0], LABELS[:0])
     ("data", "options", "message"),
     [
         (NO_ROWS, {}, "There are no rows to train on; check the data"),
-        ((X, LABELS, np.zeros(50)), {}, "All rows weigh 0; give at least one row a positive weight"),
-        ((X, LABELS, np.full(50, 1e-50)), {}, "All rows weigh 0; give at least one row a positive weight"),
+        ((X, LABELS, np.zeros(50)), {}, "All rows weigh 0 or have no label; give at least one row"),
+        ((X, LABELS, np.full(50, 1e-50)), {}, "All rows weigh 0 or have no label; give at least one row"),
         ((X, LABELS, np.full(50, 1e39)), {}, "Weights must be numbers that float32 holds, received 1e[+]39; scale"),
-        ((X, LABELS), {"validation": (X, LABELS, np.zeros(50))}, "All validation rows weigh 0; give"),
+        ((X, LABELS), {"validation": (X, LABELS, np.zeros(50))}, "All validation rows weigh 0 or have no label; give"),
         ((X, LABELS, -WEIGHTS), {}, "weights must be finite and at least 0"),
         ((X[:, :1], LABELS), {}, r"takes rows of shape \(2,\) as 'features', received \(1,\); reshape"),
         ((X, LABELS[:9]), {}, "one entry a row, received 50, 9 and 50"),

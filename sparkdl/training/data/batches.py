@@ -17,6 +17,7 @@ import numpy as np
 from sparkdl.arrays import FEATURES, INTEGERS, LABEL, Array, Parts, kept_dtype
 from sparkdl.decoding.ragged_rows import RaggedRows, numbers_of
 from sparkdl.layers.ragged import Ragged
+from sparkdl.objective import without_label
 
 Item = TypeVar("Item")
 
@@ -184,7 +185,7 @@ def named_parts(arrays: Any, name: str) -> Parts:
 
 
 def check_numbers(rows: Rows, dtype: str) -> int:
-    """How many of the rows weigh more than 0 in training.
+    """How many of the rows have a label, and weigh more than 0 in training.
 
     Parameters
     ----------
@@ -202,7 +203,17 @@ def check_numbers(rows: Rows, dtype: str) -> int:
         largest = float(np.nanmax(np.abs(values), initial=0))  # NaN where a row lacks one of several labels
         if largest > float(np.finfo(kept).max):
             raise ValueError(f"{name} must be numbers that {kept} holds, received {largest:g}; scale or mend them.")
-    return int(np.count_nonzero(rows.weights.astype(kept)))
+    labelled = [_labelled(part) for part in rows.labels.values()]
+    counts = np.logical_or.reduce(labelled) if labelled else True
+    return int(np.count_nonzero(rows.weights.astype(kept) * counts))
+
+
+def _labelled(labels: Any) -> Array:
+    """Of each row whether it has a label; of those of any length, at one of their steps."""
+    known = ~without_label(numbers_of(labels))
+    if isinstance(labels, RaggedRows):
+        known = np.bincount(np.repeat(np.arange(len(labels)), labels.lengths), known, len(labels)) > 0
+    return known
 
 
 def lost_digits(labels: Any, dtype: str) -> str | None:
@@ -215,9 +226,9 @@ def lost_digits(labels: Any, dtype: str) -> str | None:
 
 
 def check_weights(weighing: int, rows: int, which: str = "rows") -> None:
-    """ValueError if none of these rows weighs more than 0."""
+    """ValueError if none of these rows has a label, and weighs more than 0."""
     if rows and not weighing:
-        raise ValueError(f"All {which} weigh 0; give at least one row a positive weight.")
+        raise ValueError(f"All {which} weigh 0 or have no label; give at least one row a positive weight and a label.")
 
 
 def even_shares(held: Sequence[int]) -> tuple[int, ...]:
