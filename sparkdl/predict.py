@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-c",
         "--columns",
-        nargs="*",
+        nargs="+",
         metavar="COLUMN",
         help="columns to write, of the rows and of the model; by default all",
     )

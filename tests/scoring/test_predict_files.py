@@ -112,3 +112,9 @@ def test_a_terminal_is_shown_a_bar(stored: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     assert predict.main([SAVED, stored, "-o", str(tmp_path / "out.parquet")]) == 0
     assert "50.0/50.0" in terminal.getvalue()
+
+
+def test_no_columns_to_write_are_refused(stored: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        predict.main([SAVED, stored, "-o", str(tmp_path / "out.csv"), "--columns"])
+    assert "expected at least one argument" in capsys.readouterr().err
