@@ -1,32 +1,42 @@
 """`python -m sparkdl.predict MODEL ROWS -o OUT`: files of rows scored by a saved model, without Spark.
 
-Rows go by in record batches, so that files may be larger than memory.
+Rows go by in record batches, so that files may be larger than memory. What the model does not read of CSV files comes
+out as the text that it is, so that an id of 001 stays one.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import csv, dataset, fs, parquet
+from pyarrow import csv, fs, parquet
 from tqdm import tqdm
 
 from sparkdl.file_systems import open_filesystem
-from sparkdl.scoring.predictor import load
+from sparkdl.scoring.predictor import Predictor
+from sparkdl.scoring.row_files import Told, batches, check_told, common_schema, format_of, row_files
+from sparkdl.scoring.saved_model import read_model
 
 BATCH_ROWS = 8192  # that are read and scored at a time
-FORMATS = ("parquet", "csv", "arrow")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; its exit status: 0, or 2 where it could not be done, with a sentence on the standard error."""
     given = _parser().parse_args(arguments)
     try:
-        predict_files(given.model, given.rows, given.output, columns=given.columns, device=given.device)
+        predict_files(
+            given.model,
+            given.rows,
+            given.output,
+            columns=given.columns,
+            strings=given.strings,
+            numbers=given.numbers,
+            device=given.device,
+        )
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"python -m sparkdl.predict: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -39,6 +49,8 @@ def predict_files(
     output: str,
     *,
     columns: Sequence[str] | None = None,
+    strings: Sequence[str] = (),
+    numbers: Sequence[str] = (),
     device: str | None = None,
 ) -> int:
     """Score files of rows, in their order, into one file.
@@ -48,11 +60,14 @@ def predict_files(
     model : str
         Path or URI of a saved model, as of `sparkdl.load`.
     rows : sequence of str
-        Paths or URIs of Parquet, CSV or Arrow files, as their names end, or of folders of one such kind.
+        Paths or URIs of Parquet, CSV or Arrow files, as their names end, or of folders of such. Folders in these that
+        are named as Hive's day=mo add a column.
     output : str
         Path or URI of the file to write, Parquet or CSV as its name ends; over one that is there only once all is well.
     columns : sequence of str, optional
-        Those to be written, of the rows and of the model; by default all.
+        Those to be written, of the rows and of the model; by default all, which must then be in every file.
+    strings, numbers : sequence of str, optional
+        Columns of CSV files, and of such folders' names, that hold these; see the notes.
     device : str, optional
         As of `sparkdl.load`.
 
@@ -64,20 +79,35 @@ def predict_files(
     Raises
     ------
     ValueError
-        A name ends otherwise, files differ in their columns, a column is missing, or a row cannot be used and the
-        model's handleInvalid is "error".
+        A name ends otherwise, files differ in their columns or in types that do not go together, a column is missing,
+        one of CSV is to be numbers and is not, or could be strings or numbers, or a row cannot be used and the model's
+        handleInvalid is "error".
     OSError
         A file cannot be read or written.
+
+    Notes
+    -----
+    CSV, in UTF-8, tells no types. Columns that the model reads as numbers are read so, and all others come out as the
+    strings that they are, an empty one as null unless it is quoted. A HashedEmbedding and a layer with a vocabulary
+    take whole numbers as well as strings, with other predictions, and the model does not tell which it was fitted on:
+    a column for these that looks like numbers is refused until `strings` or `numbers` names it.
     """
-    kind = _format(output, ("parquet", "csv"))
-    predictor = load(model, device=device)
-    sources = dataset.dataset([_rows_at(name) for name in rows])
-    there = [*sources.schema.names, *predictor.columns]
+    kind = format_of(output, ("parquet", "csv"))
+    saved = read_model(model)
+    predictor = Predictor(saved, device=device)
+    told = Told.of(saved.reading.layouts(saved.network).values(), strings, numbers)
+    files = [file for name in rows for file in row_files(name)]
+    if not files:
+        raise ValueError("rows must name at least one file or folder, received none.")
+    check_told(files, [*strings, *numbers])
+    names = files[0].rows.schema.names
+    there = [*names, *predictor.columns]
     kept = there if columns is None else list(columns)
     if missing := [name for name in (*kept, *predictor.inputs) if name not in there]:
         raise ValueError(f"column {missing[0]!r} is not there; the columns are {', '.join(there)}.")
-    read = [name for name in sources.schema.names if name in {*kept, *predictor.inputs}]
-    total, written = sources.count_rows(), 0
+    read = [name for name in names if name in {*kept, *predictor.inputs}]
+    schema = common_schema(files, None if columns is None else read, told)
+    total, written = sum(file.rows.count_rows() for file in files), 0
     filesystem, path = open_filesystem(output)
     temporary = f"{path}.part"
     try:
@@ -87,7 +117,7 @@ def predict_files(
             ExitStack() as stack,
         ):
             writer: Any = None
-            for batch in _batches(sources, read):
+            for batch in batches(files, schema, told, BATCH_ROWS):
                 found = predictor.predict(batch).select(kept)
                 writer = writer or stack.enter_context(_writer(kind, stream, found.schema))
                 writer.write_batch(found)
@@ -109,48 +139,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-c",
         "--columns",
-        nargs="*",
+        nargs="+",
         metavar="COLUMN",
         help="columns to write, of the rows and of the model; by default all",
     )
+    parser.add_argument(
+        "--strings",
+        nargs="+",
+        default=(),
+        metavar="COLUMN",
+        help="columns of CSV files that hold strings for the model, although they look like numbers, as 01234 does",
+    )
+    parser.add_argument(
+        "--numbers",
+        nargs="+",
+        default=(),
+        metavar="COLUMN",
+        help="columns of CSV files that hold numbers, of those that the model reads as strings, too, or not at all",
+    )
     parser.add_argument("-d", "--device", choices=("auto", "cpu", "gpu"), help="by default the model's deviceType")
     return parser
-
-
-def _format(name: str, formats: Sequence[str]) -> str:
-    """By the end of a file's name; ValueError for another."""
-    for kind in formats:
-        if name.lower().endswith(f".{kind}"):
-            return kind
-    raise ValueError(f"{name!r} must end in {' or '.join(f'.{kind}' for kind in formats)}; name a file of such.")
-
-
-def _rows_at(name: str) -> dataset.Dataset:
-    """The rows of a file, or of a folder of Parquet files unless its first file's name ends otherwise."""
-    filesystem, path = open_filesystem(name)
-    found = filesystem.get_file_info(path)
-    if found.type == fs.FileType.NotFound:
-        raise FileNotFoundError(f"{name} is not there; check the path.")
-    if found.type == fs.FileType.File:
-        return dataset.dataset(path, filesystem=filesystem, format=_format(name, FORMATS))
-    listed = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
-    files = [info.path for info in listed if info.type == fs.FileType.File and info.base_name[0] not in "._"]
-    if not files:
-        raise FileNotFoundError(f"{name} holds no files; check the path.")
-    return dataset.dataset(path, filesystem=filesystem, format=_format(min(files), FORMATS))
-
-
-def _batches(sources: dataset.Dataset, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """The rows, a few at a time; of no rows one batch of none, for its columns."""
-    some = False
-    for batch in sources.to_batches(columns=columns, batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1):
-        if len(batch):
-            some = True
-            yield batch
-    if not some:
-        yield from sources.schema.empty_table().select(columns).to_batches() or [
-            pa.RecordBatch.from_pylist([], pa.schema([sources.schema.field(name) for name in columns]))
-        ]
 
 
 def _writer(kind: str, stream: Any, schema: pa.Schema) -> Any:
