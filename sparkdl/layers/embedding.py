@@ -143,7 +143,7 @@ class Embedding(Categories):
         if self.unknown_rate and not self.unknown:
             raise ValueError(
                 f"unknown_rate of {type(self).__name__} must be 0 where unknown categories have no row, received "
-                f"{self.unknown_rate!r}; leave it out, or set unknown=True."
+                f"{self.unknown_rate!r}; {'leave it out' if self.takes_hashes else 'set unknown=True'}."
             )
 
     def output_shape(self, input_shape: Shape) -> Shape:

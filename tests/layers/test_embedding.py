@@ -263,7 +263,8 @@ def test_numbers_of_64_bits_choose_rows_where_layers_compute_in_64_too() -> None
         (lambda: OneHot(True), "rows of OneHot must be a positive integer, received True"),
         (lambda: HashedEmbedding(3, 2, unknown=True), "unknown of HashedEmbedding must be False"),
         (lambda: HashedEmbedding(3, 2, vocabulary=["a", "b", "c"]), "vocabulary of HashedEmbedding must be None"),
-        (lambda: Embedding(3, 2, unknown_rate=0.1), "unknown_rate of Embedding must be 0 where unknown"),
+        (lambda: Embedding(3, 2, unknown_rate=0.1), "unknown_rate of Embedding must be 0 .*; set unknown=True"),
+        (lambda: HashedEmbedding(3, 2, unknown_rate=0.1), "unknown_rate of HashedEmbedding must be 0 .*; leave it out"),
         (lambda: Embedding(3, 2, unknown=True, unknown_rate=1.0), "unknown_rate of Embedding must be a number in"),
         (
             lambda: HashedEmbedding(3, 2, split="line"),
