@@ -195,8 +195,9 @@ def test_what_is_asked_for_at_load_takes_the_place_of_params(predictor: Predicto
     np.testing.assert_array_equal(found, predictor.predict({"features": FEATURES})["prediction"])
     with pytest.raises(ValueError, match="device must be auto, cpu or gpu, received 'tpu'"):
         sparkdl.load(SAVED, device="tpu")
-    with pytest.raises(ValueError, match="batchSize must be at least 1, received 0"):
-        sparkdl.load(SAVED, batch_size=0)
+    for size in (0, 1.5, True, "8"):
+        with pytest.raises(ValueError, match=f"batchSize must be an integer of at least 1, received {size!r}"):
+            sparkdl.load(SAVED, batch_size=size)  # type: ignore[arg-type]
     if not any(device.platform == "gpu" for device in jax.devices()):
         with pytest.raises(
             ValueError, match="deviceType is 'gpu', but JAX finds no such device here; load with device='cpu'"
