@@ -139,7 +139,8 @@ class Predictor:
         TypeError
             `rows` is of another kind.
         ValueError
-            A column is missing or of a type that holds no features, a column to be added is there already, or, with
+            A column is missing, there twice or of a type that holds no features, a column of a dict is no list of
+            values or is of another length than the others, a column to be added is there already, or, with
             handleInvalid="error", a row cannot be used.
         """
         self._check(names_of(rows))
@@ -174,13 +175,18 @@ class Predictor:
         self.predict(rows)
 
     def _check(self, names: list[str]) -> None:
-        """ValueError if what is read is not among these columns, or what is added is."""
+        """ValueError unless each that is read is one of these columns, and none that is added is."""
         for layout in self._scoring.layouts.values():
             for name in layout.names:
                 if name not in names:
                     raise ValueError(
                         f"{layout.param} names column {name!r}, which is not there; the columns are "
                         f"{', '.join(map(str, names))}."
+                    )
+                if (count := names.count(name)) > 1:
+                    raise ValueError(
+                        f"{layout.param} names column {name!r}, which is there {count} times; rename or drop all but "
+                        "one."
                     )
         for name in self.columns:
             if name in names:

@@ -65,6 +65,15 @@ def test_they_are_those_of_numpy(predictor: Predictor) -> None:
 
 
 FORMS: dict[str, Any] = {
+    "big-endian": {"features": FEATURES.astype(">f4")},
+    "big-endian integers": {"features": FEATURES.astype(">u2")},
+    "long doubles": {"features": FEATURES.astype(np.longdouble)},
+    "big-endian rows": {"features": list(FEATURES.astype(">f8"))},
+    "long double rows": {"features": [row.reshape(4) for row in FEATURES.astype(np.longdouble)]},
+    "tuple": {"features": tuple(FEATURES)},
+    "values of a dict": {"features": dict(enumerate(FEATURES.tolist())).values()},
+    "Series": {"features": pd.Series(list(FEATURES), index=range(5, 16))},
+    "Arrow": {"features": pa.array(FEATURES.tolist())},
     "float32": {"features": FEATURES.astype(np.float32)},
     "integers": {"features": FEATURES.astype(np.int16)},
     "halves": {"features": FEATURES.astype(np.float16)},
@@ -177,6 +186,28 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
+NO_COLUMNS = {
+    "mapping": {0: [1.0] * 4},
+    "str": "90210",
+    "bytes": b"90210",
+    "set": {1.0, 2.0},
+    "number": 5,
+    "None": None,
+    "array of no axes": np.array(5.0),
+    "iterator": iter([[1.0] * 4]),
+    "frame": pd.DataFrame({"a": [1.0], "b": [2.0]}),
+    "table": pa.table({"a": [1.0], "b": [2.0]}),
+}
+
+
+@pytest.mark.parametrize("name", NO_COLUMNS)
+def test_a_column_that_is_no_list_of_rows_is_refused_whatever_it_holds(name: str, predictor: Predictor) -> None:
+    column, kind = NO_COLUMNS[name], type(NO_COLUMNS[name]).__name__
+    for rows in ({"features": column}, {"features": [[1.0] * 4], "id": column}):
+        with pytest.raises(ValueError, match=f"column '.*' must be a list .*, one for each row, received .*{kind}"):
+            predictor.predict(rows)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_scored_is_said_in_a_sentence(name: str, predictor: Predictor) -> None:
     rows, kind, message = REFUSED[name]
@@ -184,10 +215,35 @@ def test_what_cannot_be_scored_is_said_in_a_sentence(name: str, predictor: Predi
         predictor.predict(rows)
 
 
-def test_columns_of_different_lengths_are_refused() -> None:
-    predictor = Predictor(saved(featuresCols=["a", "b"]))
+@pytest.mark.parametrize("invalid", ["error", "skip", "keep"])
+def test_columns_of_different_lengths_are_refused(invalid: str) -> None:
+    predictor = Predictor(saved(featuresCols=["a", "b"], handleInvalid=invalid))
+    pair: Any = [1.0, None if invalid == "skip" else 2.0]
     with pytest.raises(ValueError, match="as many values in every column, received 1 of 'a', 2 of 'b'"):
-        predictor.predict({"a": [[1.0, 2.0]], "b": [[1.0, 2.0]] * 2})
+        predictor.predict({"a": [pair], "b": [pair] * 2})
+    for short in (np.arange(1), [7]):
+        with pytest.raises(ValueError, match="received 2 of 'a', 2 of 'b', 1 of 'id'"):
+            predictor.predict({"a": [pair] * 2, "b": [pair] * 2, "id": short})
+
+
+def test_a_column_that_is_read_and_there_twice_is_refused() -> None:
+    predictor = Predictor(saved(featuresCols=["a", "b"]))
+    pair = pa.array([[1.0, 2.0]])
+    table = pa.table([pair, pair, pair], ["a", "b", "b"])
+    frame = pd.DataFrame([[[1.0, 2.0]] * 3], columns=["a", "b", "b"])
+    for rows in (table, table.to_batches()[0], frame):
+        with pytest.raises(ValueError, match="featuresCols names column 'b', which is there 2 times; rename or drop"):
+            predictor.predict(rows)
+    others = pa.table([pair, pair, pair, pair], ["a", "b", "id", "id"])
+    assert predictor.predict(others).schema.names == ["a", "b", "id", "id", *ADDED]
+
+
+def test_a_frame_of_numbers_may_hold_them_in_any_byte_order() -> None:
+    predictor = Predictor(saved(featuresCols=["a", "b", "c", "d"]))
+    expected = predictor.predict({name: FEATURES[:, at] for at, name in enumerate("abcd")})["probability"]
+    for dtype in (">f8", ">i4", np.longdouble):
+        frame = pd.DataFrame({name: FEATURES[:, at].astype(dtype) for at, name in enumerate("abcd")})
+        np.testing.assert_array_equal(np.stack(predictor.predict(frame)["probability"].to_list()), expected)
 
 
 def test_what_is_asked_for_at_load_takes_the_place_of_params(predictor: Predictor) -> None:
