@@ -66,7 +66,13 @@ def record_batches(rows: Any, names: Sequence[str]) -> list[pa.RecordBatch]:
     return [_batch(names, columns)]
 
 
-def with_columns(rows: Any, added: Mapping[str, pa.Array], of_steps: Collection[str], kept: Array | None) -> Any:
+def with_columns(
+    rows: Any,
+    added: Mapping[str, pa.Array],
+    widths: Mapping[str, int],
+    of_steps: Collection[str],
+    kept: Array | None,
+) -> Any:
     """The rows with further columns, in their own form.
 
     Parameters
@@ -74,6 +80,8 @@ def with_columns(rows: Any, added: Mapping[str, pa.Array], of_steps: Collection[
     rows : dict, pd.DataFrame, pa.Table or pa.RecordBatch
     added : dict of pa.Array (n,)
         Numbers, and lists of one length; null where a row could not be used.
+    widths : dict of int
+        The lengths of those lists.
     of_steps : collection of str
         Those that hold lists of such, one for each step of rows of any length.
     kept : array (n,) of bool or None
@@ -86,27 +94,27 @@ def with_columns(rows: Any, added: Mapping[str, pa.Array], of_steps: Collection[
             result = result.append_column(name, column)
         return result
     forms = {name: _steps_to_numpy if name in of_steps else _to_numpy for name in chosen}
-    arrays = {name: forms[name](column) for name, column in chosen.items()}
+    arrays = {name: forms[name](column, widths.get(name)) for name, column in chosen.items()}
     if isinstance(rows, Mapping):
         return {name: values if kept is None else _filtered(values, kept) for name, values in rows.items()} | arrays
     result = rows if kept is None else rows[kept]
     return result.assign(**{name: array if array.ndim == 1 else list(array) for name, array in arrays.items()})
 
 
-def _to_numpy(column: pa.Array) -> Array:
-    """Numbers as an array (n,), lists of one length as (n, k), both NaN for null."""
-    if not pa.types.is_list(column.type):
+def _to_numpy(column: pa.Array, width: int | None) -> Array:
+    """Numbers as an array (n,), lists of one length as (n, width), both NaN for null."""
+    if width is None:
         return column.to_numpy(zero_copy_only=False)
     values = column.flatten().to_numpy(zero_copy_only=False)
     valid = column.is_valid().to_numpy(zero_copy_only=False)
-    result = np.full((len(column), len(values) // max(int(valid.sum()), 1)), np.nan, values.dtype)
-    result[valid] = values.reshape(-1, result.shape[1]) if result.size else 0
+    result = np.full((len(column), width), np.nan, values.dtype)
+    result[valid] = values.reshape(-1, width)
     return result
 
 
-def _steps_to_numpy(column: pa.Array) -> Array:
+def _steps_to_numpy(column: pa.Array, width: int | None) -> Array:
     """(n,) of arrays with one number, or one row of numbers, for each step; None for null."""
-    values = _to_numpy(column.flatten())
+    values = _to_numpy(column.flatten(), width)
     ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
     result = np.empty(len(column), object)
     for at in np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)):
