@@ -95,14 +95,18 @@ class BaseNetwork(Generating):
         inputs, named = list(self.input_shapes), zip(self.output_names, self.exits, strict=True)
         return {name: inputs[lengths_of[at]] for name, at in named if is_ragged(shapes[at])}
 
-    def step_paths(self, paths: Collection[str]) -> frozenset[str]:
-        """Those of the layers of these `paths` that put out something for each step of rows of any length."""
+    def path_shapes(self, paths: Collection[str]) -> dict[str, Any]:
+        """Shape of a row of what each of the layers of these `paths` puts out; None first of rows of any length."""
+        if not paths:
+            return {}
         shapes = tuple(self.input_shapes.values())
         integers = self.integer_entries
         rows = [abstract_rows(1, shape, INTEGERS if at in integers else "float32") for at, shape in enumerate(shapes)]
         x = rows[0] if len(rows) == 1 else tuple(rows)
         _, found = jax.eval_shape(lambda weights, x: self.activations(weights, x, paths), self.abstract_weights(), x)
-        return frozenset(path for path, y in found.items() if isinstance(y, Ragged))
+        return {
+            path: (None, *y.values.shape[2:]) if isinstance(y, Ragged) else y.shape[1:] for path, y in found.items()
+        }
 
     def read(self, features: Parts, dtype: Any) -> Any:
         """x from the named parts of rows: integers as int32, all else in the dtype of computation."""

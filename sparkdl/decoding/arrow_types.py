@@ -12,8 +12,8 @@ VECTOR = {"type", "size", "indices", "values"}  # and of a Vector's
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether it is one of numbers, booleans and decimals too."""
-    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean)
+    """Whether it is one of numbers, booleans and decimals too, or of nulls without a type, which are missing ones."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
     return any(test(kind) for test in tests)
 
 
@@ -53,11 +53,11 @@ def is_packed(kind: pa.DataType) -> bool:
 
 
 def depth_of(kind: Any) -> int:
-    """How deep lists of numbers, or of nulls without a type, are nested, a Vector in one being a list; 0 for others."""
+    """How deep lists of numbers are nested, a Vector in one being a list; 0 for others."""
     if not is_list(kind):
         return 0
     item = kind.value_type
-    if is_number(item) or pa.types.is_null(item):
+    if is_number(item):
         return 1
     return 2 if is_vector(item) else (depth + 1 if (depth := depth_of(item)) else 0)
 

@@ -29,7 +29,8 @@ def decode_features(columns: Sequence[pa.Array], layout: Layout) -> Decoded:
         A column is of a type that holds no features, as one that transform reads is not but one of a SQL function may
         be, or Pillow is missing.
     """
-    held, cuts = zip(*(_steps(typed(column), layout) for column in columns), strict=True)
+    columns = [typed(column) for column in columns] if layout.shape else columns
+    held, cuts = zip(*(_steps(column, layout) for column in columns), strict=True)
     columns = [layout.strings.integers(column) for column in held] if layout.strings else held
     kind = held[0].type
     images = is_image(kind) or (is_binary(kind) and layout.binary == "image")

@@ -113,7 +113,7 @@ def _vectors(column: pa.Array, subject: str, width: int, dtype: str, must: str) 
     status[wrong] = WIDTH
     chosen = sparse & ~wrong
     good = np.flatnonzero(chosen)
-    columns = _held(indices, index_counts, chosen).to_numpy(zero_copy_only=False)
+    columns = _held(indices, index_counts, chosen).to_numpy(zero_copy_only=False).astype(np.int64)  # may be of no type
     stored = _held(values, counts, chosen)
     marks = np.zeros(len(stored), np.uint8)
     numbers = _leaves(stored, None, 1, marks, dtype)[:, 0]

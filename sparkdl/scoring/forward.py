@@ -78,8 +78,9 @@ class Scoring:
     classes: bytes = b""
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"batchSize must be at least 1, received {self.batch}.")
+        whole = isinstance(self.batch, (int, np.integer)) and not isinstance(self.batch, bool)
+        if not whole or self.batch < 1:
+            raise ValueError(f"batchSize must be an integer of at least 1, received {self.batch!r}.")
 
     @property
     def columns(self) -> tuple[str, ...]:

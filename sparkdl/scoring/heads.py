@@ -62,7 +62,7 @@ def classes(outputs: Array, predictions: Array, thresholds: tuple[float, ...] | 
 
 def every_prediction(outputs: Array, predictions: Array) -> Array:
     """All of the network's outputs on the label's scale, those of all positions one after another."""
-    return predictions.reshape(len(predictions), -1)
+    return predictions
 
 
 def first_prediction(outputs: Array, predictions: Array) -> Array:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from sparkdl.layers.ragged import step_shape
+import numpy as np
+
+from sparkdl.layers.base import Shape
+from sparkdl.layers.ragged import is_ragged, step_shape
 from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
@@ -121,9 +124,33 @@ def count_classes(network: BaseNetwork) -> int:
     return max(2, step_shape(network.output_shape())[0])
 
 
-def by_step(network: BaseNetwork, activations: Collection[str]) -> tuple[str, ...]:
-    """The outputs, and the paths of activations, that are something for each step of rows of any length."""
-    return (*network.step_outputs, *sorted(network.step_paths(activations) if activations else ()))
+def by_step(network: BaseNetwork, activations: Mapping[str, Shape]) -> tuple[str, ...]:
+    """The outputs, and the paths of activations, that are something for each step of rows of any length.
+
+    Parameters
+    ----------
+    network : BaseNetwork
+    activations : dict of tuple of int
+        As of `network.path_shapes`.
+    """
+    return (*network.step_outputs, *sorted(path for path, shape in activations.items() if is_ragged(shape)))
+
+
+def widths(network: BaseNetwork, heads: Heads, activations: Mapping[str, Shape]) -> dict[str, int]:
+    """How many numbers the lists of each column hold: those of a row, or of a step of rows of any length.
+
+    Parameters
+    ----------
+    network : BaseNetwork
+    heads : dict of Head
+        By name of the column.
+    activations : dict of tuple of int
+        Shapes as of `network.path_shapes`, by name of the column.
+    """
+    zeros = {name: np.zeros((1, math.prod(step_shape(shape)))) for name, shape in network.output_shapes.items()}
+    lists = {name: head for name, head in heads.items() if head.is_list}
+    found = {name: head.function(zeros[head.output], zeros[head.output]).shape[1] for name, head in lists.items()}
+    return found | {name: math.prod(step_shape(shape)) for name, shape in activations.items()}
 
 
 def _of_any_loss(outputs: Outputs) -> list[tuple[str, Head]]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparkdl.arrays import kept_dtype
 from sparkdl.scoring.forward import Scoring, compiled, computed
 from sparkdl.scoring.inference import scored
-from sparkdl.scoring.outputs import by_step, named_heads
+from sparkdl.scoring.outputs import by_step, named_heads, widths
 from sparkdl.scoring.row_forms import names_of, record_batches, with_columns
 from sparkdl.scoring.saved_model import SavedModel, read_model
 
@@ -94,6 +94,7 @@ class Predictor:
         _check_names([*(name for name, _ in heads), *model.activations.values()])
         self._heads = dict(heads)
         self._invalid: str = own["handleInvalid"]
+        shapes = model.network.path_shapes(model.activations)
         self._scoring = Scoring(
             key=model.uid,
             network=model.network.to_json(),
@@ -103,7 +104,7 @@ class Predictor:
             dtype=own["computeDtype"],
             device=own["deviceType"] if device is None else device,
             activations=model.activations,
-            by_step=by_step(model.network, model.activations),
+            by_step=by_step(model.network, shapes),
             strict=self._invalid == "error",
         )
         self._specs = model.network, model.objective
@@ -111,6 +112,8 @@ class Predictor:
         made_of = {name: head.output for name, head in self._heads.items()}
         made_of |= {name: path for path, name in self._scoring.activations.items()}
         self._of_steps = {name for name, of in made_of.items() if of in self._scoring.by_step}
+        found = {name: shapes[path] for path, name in model.activations.items()}
+        self._widths = widths(model.network, self._heads, found)
         self.schema: pa.Schema = self._schema()
         self.columns: tuple[str, ...] = tuple(self.schema.names)
         chosen = _device(self._scoring.device)
@@ -139,7 +142,8 @@ class Predictor:
         TypeError
             `rows` is of another kind.
         ValueError
-            A column is missing or of a type that holds no features, a column to be added is there already, or, with
+            A column is missing, there twice or of a type that holds no features, a column of a dict is no list of
+            values or is of another length than the others, a column to be added is there already, or, with
             handleInvalid="error", a row cannot be used.
         """
         self._check(names_of(rows))
@@ -156,11 +160,11 @@ class Predictor:
             for name, kind in zip(self.columns, self.schema.types, strict=True)
         }
         if self._invalid == "skip":
-            return with_columns(rows, added, self._of_steps, ~bad if bad.any() else None)
+            return with_columns(rows, added, self._widths, self._of_steps, ~bad if bad.any() else None)
         if bad.any():
             places = pa.array(np.arange(len(bad)), mask=bad)
             added = {name: column.take(places) for name, column in added.items()}
-        return with_columns(rows, added, self._of_steps, None)
+        return with_columns(rows, added, self._widths, self._of_steps, None)
 
     def warm(self, rows: Any) -> None:
         """Compile for rows like these, so that no later ones wait for it.
@@ -174,7 +178,7 @@ class Predictor:
         self.predict(rows)
 
     def _check(self, names: list[str]) -> None:
-        """ValueError if what is read is not among these columns, or what is added is."""
+        """ValueError unless each that is read is one of these columns, and none that is added is."""
         for layout in self._scoring.layouts.values():
             for name in layout.names:
                 if name not in names:
@@ -182,14 +186,19 @@ class Predictor:
                         f"{layout.param} names column {name!r}, which is not there; the columns are "
                         f"{', '.join(map(str, names))}."
                     )
+                if (count := names.count(name)) > 1:
+                    raise ValueError(
+                        f"{layout.param} names column {name!r}, which is there {count} times; rename or drop all but "
+                        "one."
+                    )
         for name in self.columns:
             if name in names:
                 raise ValueError(f"Output column {name!r} exists already; drop it or name another.")
 
     def _schema(self) -> pa.Schema:
         floats = pa.float64() if kept_dtype(self._scoring.dtype) == "float64" else pa.float32()
-        own = {name: pa.list_(floats) if head.is_list else pa.float64() for name, head in self._heads.items()}
-        own = own | dict.fromkeys(self._scoring.activations.values(), pa.list_(floats))
+        names = [*self._heads, *self._scoring.activations.values()]
+        own = {name: pa.list_(floats) if name in self._widths else pa.float64() for name in names}
         return pa.schema({name: pa.list_(kind) if name in self._of_steps else kind for name, kind in own.items()})
 
 

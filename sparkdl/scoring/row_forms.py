@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from sparkdl.decoding.arrow_types import is_list
 if TYPE_CHECKING:
     import pandas as pd
 
+NUMBERS = "biuf"  # kinds of dtypes
+NO_LISTS = (str, bytes, bytearray, Mapping, Set, pa.Table, pa.RecordBatch)  # though they have a length
 MOST_OFFSET = (1 << 31) - 1  # that Arrow's lists of 32 bits reach
 
 
@@ -45,7 +47,8 @@ def record_batches(rows: Any, names: Sequence[str]) -> list[pa.RecordBatch]:
     Raises
     ------
     ValueError
-        Columns are of several lengths, or of values that Arrow has no one type for.
+        A column of a dict, read or not, is no list of values or is of another length than the others, or one that is
+        read is of values that Arrow has no one type for.
     """
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
@@ -53,16 +56,23 @@ def record_batches(rows: Any, names: Sequence[str]) -> list[pa.RecordBatch]:
         found = rows.select(names).combine_chunks().to_batches()
         return [_batch(names, batch.columns) for batch in found]
     if isinstance(rows, Mapping):
+        lengths = {name: _length(name, values) for name, values in rows.items()}
+        if len(set(lengths.values())) > 1:
+            received = ", ".join(f"{length} of {name!r}" for name, length in lengths.items())
+            raise ValueError(f"rows must hold as many values in every column, received {received}; give one for each.")
         columns = [_of_values(name, rows[name]) for name in names]
-        if len({len(column) for column in columns}) > 1:
-            lengths = ", ".join(f"{len(column)} of {name!r}" for name, column in zip(names, columns, strict=True))
-            raise ValueError(f"rows must hold as many values in every column, received {lengths}; give one for each.")
     else:
         columns = [_of_series(name, rows[name]) for name in names]
     return [_batch(names, columns)]
 
 
-def with_columns(rows: Any, added: Mapping[str, pa.Array], of_steps: Collection[str], kept: Array | None) -> Any:
+def with_columns(
+    rows: Any,
+    added: Mapping[str, pa.Array],
+    widths: Mapping[str, int],
+    of_steps: Collection[str],
+    kept: Array | None,
+) -> Any:
     """The rows with further columns, in their own form.
 
     Parameters
@@ -70,6 +80,8 @@ def with_columns(rows: Any, added: Mapping[str, pa.Array], of_steps: Collection[
     rows : dict, pd.DataFrame, pa.Table or pa.RecordBatch
     added : dict of pa.Array (n,)
         Numbers, and lists of one length; null where a row could not be used.
+    widths : dict of int
+        The lengths of those lists.
     of_steps : collection of str
         Those that hold lists of such, one for each step of rows of any length.
     kept : array (n,) of bool or None
@@ -82,27 +94,27 @@ def with_columns(rows: Any, added: Mapping[str, pa.Array], of_steps: Collection[
             result = result.append_column(name, column)
         return result
     forms = {name: _steps_to_numpy if name in of_steps else _to_numpy for name in chosen}
-    arrays = {name: forms[name](column) for name, column in chosen.items()}
+    arrays = {name: forms[name](column, widths.get(name)) for name, column in chosen.items()}
     if isinstance(rows, Mapping):
         return {name: values if kept is None else _filtered(values, kept) for name, values in rows.items()} | arrays
     result = rows if kept is None else rows[kept]
     return result.assign(**{name: array if array.ndim == 1 else list(array) for name, array in arrays.items()})
 
 
-def _to_numpy(column: pa.Array) -> Array:
-    """Numbers as an array (n,), lists of one length as (n, k), both NaN for null."""
-    if not pa.types.is_list(column.type):
+def _to_numpy(column: pa.Array, width: int | None) -> Array:
+    """Numbers as an array (n,), lists of one length as (n, width), both NaN for null."""
+    if width is None:
         return column.to_numpy(zero_copy_only=False)
     values = column.flatten().to_numpy(zero_copy_only=False)
     valid = column.is_valid().to_numpy(zero_copy_only=False)
-    result = np.full((len(column), len(values) // max(int(valid.sum()), 1)), np.nan, values.dtype)
-    result[valid] = values.reshape(-1, result.shape[1]) if result.size else 0
+    result = np.full((len(column), width), np.nan, values.dtype)
+    result[valid] = values.reshape(-1, width)
     return result
 
 
-def _steps_to_numpy(column: pa.Array) -> Array:
+def _steps_to_numpy(column: pa.Array, width: int | None) -> Array:
     """(n,) of arrays with one number, or one row of numbers, for each step; None for null."""
-    values = _to_numpy(column.flatten())
+    values = _to_numpy(column.flatten(), width)
     ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
     result = np.empty(len(column), object)
     for at in np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)):
@@ -145,23 +157,43 @@ def _plain(column: pa.Array) -> pa.Array:
     return column
 
 
+def _length(name: str, values: Any) -> int:
+    """Of a dict's column; ValueError for what a loop would go over otherwise than by rows, or not at all."""
+    if not (isinstance(values, NO_LISTS) or _is_frame(values)):
+        try:
+            return len(values)
+        except TypeError:  # of a number, an array of no axes or an iterator
+            pass
+    raise ValueError(
+        f"column {name!r} must be a list or array of values, one for each row, received a {type(values).__name__}; "
+        f"write {{{name!r}: [...]}}, also for one row, or to_dict('list') of a frame."
+    )
+
+
 def _of_values(name: str, values: Any) -> pa.Array:
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-        return _of_numbers(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind in NUMBERS:
+        return _of_numbers(_native(values))
     return _of_objects(name, list(values))
 
 
 def _of_series(name: str, series: pd.Series[Any]) -> pa.Array:
     if series.dtype == object:
         return _of_objects(name, list(series))
-    found = pa.Array.from_pandas(series)
+    found = pa.Array.from_pandas(_native(series.to_numpy()) if isinstance(series.dtype, np.dtype) else series)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _native(values: Array) -> Array:
+    """Numbers in a dtype that Arrow has: in this machine's byte order, of 64 bits at most; other values as they are."""
+    if values.dtype.kind not in NUMBERS:
+        return values
+    return values.astype(np.float64 if values.itemsize > 8 else values.dtype.newbyteorder("="), copy=False)
 
 
 def _of_numbers(values: Array) -> pa.Array:
     """Numbers (n,), or lists as deep as there are further axes, around one copy at most."""
     if values.ndim < 2:
-        return pa.array(values.reshape(-1))
+        return pa.array(values)
     flat = _of_numbers(np.ascontiguousarray(values).reshape(-1, *values.shape[2:]))
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
     if offsets[-1] > MOST_OFFSET:
@@ -170,12 +202,19 @@ def _of_numbers(values: Array) -> pa.Array:
 
 
 def _of_objects(name: str, values: list[Any]) -> pa.Array:
-    plain = [value.tolist() if isinstance(value, np.ndarray) and value.ndim > 1 else value for value in values]
     try:
-        return pa.array(plain, from_pandas=True)
+        return pa.array([_of_object(value) for value in values], from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = str(error).rstrip(".")
         raise ValueError(
             f"column {name!r} must hold values of one type, as numbers, lists of numbers, strings or bytes, received "
             f"some that make no Arrow column ({reason}); convert them."
         ) from None
+
+
+def _of_object(value: Any) -> Any:
+    """A row's value as Arrow takes it: arrays of one axis, and of more as lists."""
+    if not isinstance(value, np.ndarray):
+        return value
+    native = _native(value)
+    return native.tolist() if native.ndim > 1 else native

@@ -166,7 +166,7 @@ class RowScoring(DeepParams, Saved):
             dtype=self.getComputeDtype(),
             device=self.getDeviceType(),
             activations=activations,
-            by_step=by_step(network, activations),
+            by_step=by_step(network, network.path_shapes(activations)),
             labels=self._label_columns() if loss_column else {},
             loss_column=loss_column,
             strict=self.getHandleInvalid() == "error",

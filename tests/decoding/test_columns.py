@@ -20,6 +20,7 @@ from sparkdl.decoding.labels import LabelPart, decode_labels
 from sparkdl.decoding.layout import KINDS, Decoded, Layout, check_rows
 from sparkdl.spark.tasks.pandas_columns import from_pandas
 from sparkdl.spark.tasks.row_bytes import FeaturesPart, Intake, merged_notes, prepared, row_keys
+from sparkdl.strings import Hashing, Strings, Vocabulary
 
 NAN, INFINITY = float("nan"), float("inf")
 VALUES = np.random.default_rng(2).integers(0, 256, (6, 4))
@@ -167,6 +168,38 @@ def test_rows_that_are_all_null_are_so_without_a_type_too(column: pa.Array) -> N
 def test_lists_of_nulls_without_a_type_hold_nulls_or_are_empty() -> None:
     column = pa.array([[None] * 4, [], None], pa.list_(pa.null()))
     assert statuses(decode_features([column], SQUARE)) == ["null", "wrong width", "null"]
+
+
+STEPS = Layout(("x",), (None,), "int32", strings=Hashing(), max_length=2)
+POINTS = Layout(("x",), (None, 2), "float32", max_length=2)
+
+
+@pytest.mark.parametrize("lists", [pa.list_, pa.large_list])
+@pytest.mark.parametrize("layout", [STEPS, POINTS])
+def test_steps_are_so_without_a_type_too(layout: Layout, lists: Any) -> None:
+    column = pa.array([[None], [], None, [None] * 3], lists(pa.null()))
+    decoded = decode_features([column], layout)
+    assert statuses(decoded) == ["null", "valid", "null", "null"]
+    assert (decoded.values.lengths.tolist(), decoded.values.shape) == ([0] * 4, (4, 0, *layout.shape[1:]))
+    assert decoded.problem(3) == "featuresCol 'x' holds null"
+    assert statuses(decode_features([column[1:3]], layout)) == ["valid", "null"]
+
+
+def test_lists_in_steps_are_so_without_a_type_too() -> None:
+    column = pa.array([[[None] * 2], [[]], [], [None], None], pa.list_(pa.list_(pa.null())))
+    assert statuses(decode_features([column], POINTS)) == ["null", "wrong width", "valid", "null", "null"]
+
+
+@pytest.mark.parametrize("strings", [Hashing(), Vocabulary(["a"]), None])
+def test_a_row_of_one_number_or_string_is_so_without_a_type_too(strings: Strings | None) -> None:
+    decoded = decode_features([pa.nulls(2)], Layout(("x",), (), "int32", limit=3, strings=strings))
+    assert (statuses(decoded), decoded.values.tolist()) == (["null", "null"], [0, 0])
+
+
+def test_sparse_vectors_of_zeros_only_need_no_types_of_what_they_hold() -> None:
+    zeros = {"type": 0, "size": 4, "indices": [], "values": []}
+    decoded = decode_features([pa.array([zeros, zeros])], SQUARE)
+    assert (statuses(decoded), decoded.values.tolist()) == (["valid"] * 2, np.zeros((2, 2, 2)).tolist())
 
 
 IMAGES = pa.array([{"height": 1, "width": 2, "nChannels": 1, "mode": 0, "data": b"ab"}])

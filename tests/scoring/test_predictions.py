@@ -15,8 +15,20 @@ import pyarrow as pa
 import pytest
 
 import sparkdl
-from sparkdl import Network, Predictor
-from sparkdl.layers import Dense, Embedding, Flatten, HashedEmbedding, Rescale
+from sparkdl import Graph, Network, Predictor
+from sparkdl.layers import (
+    Conv,
+    Dense,
+    EachStep,
+    Embedding,
+    Flatten,
+    HashedEmbedding,
+    Rescale,
+    Reshape,
+    Residual,
+    Tanh,
+    TimeMean,
+)
 from sparkdl.objective import Objective
 from sparkdl.scoring import forward
 from sparkdl.scoring.saved_model import SavedModel, read_model
@@ -65,6 +77,15 @@ def test_they_are_those_of_numpy(predictor: Predictor) -> None:
 
 
 FORMS: dict[str, Any] = {
+    "big-endian": {"features": FEATURES.astype(">f4")},
+    "big-endian integers": {"features": FEATURES.astype(">u2")},
+    "long doubles": {"features": FEATURES.astype(np.longdouble)},
+    "big-endian rows": {"features": list(FEATURES.astype(">f8"))},
+    "long double rows": {"features": [row.reshape(4) for row in FEATURES.astype(np.longdouble)]},
+    "tuple": {"features": tuple(FEATURES)},
+    "values of a dict": {"features": dict(enumerate(FEATURES.tolist())).values()},
+    "Series": {"features": pd.Series(list(FEATURES), index=range(5, 16))},
+    "Arrow": {"features": pa.array(FEATURES.tolist())},
     "float32": {"features": FEATURES.astype(np.float32)},
     "integers": {"features": FEATURES.astype(np.int16)},
     "halves": {"features": FEATURES.astype(np.float16)},
@@ -122,6 +143,45 @@ def test_no_rows_give_none(predictor: Predictor) -> None:
     assert predictor.predict(table.to_pandas()).empty
 
 
+PICTURE = Network([Reshape((2, 2, 1)), Conv(3, (2, 2)), Flatten(), Dense(1)], input_shape=(4,))
+BLOCK = Network([Dense(5), Residual([Dense(5), Tanh()]), Dense(1)], input_shape=(4,))
+FILM = Network([Reshape((2, 2)), EachStep([Dense(5)]), Flatten(), Dense(1)], input_shape=(4,))
+ENDS = Graph(inputs={"x": (4,)}, nodes={"a": (Dense(2), "x"), "b": (Dense(7), "x")}, outputs=("a", "b"))
+WIDTHS = {
+    "scores": (saved(), "rawPrediction", 2),
+    "chances": (saved(), "probability", 2),
+    "numbers": (model_of(Network([Dense(7)], input_shape=(4,))), "prediction", 7),
+    "positions": (model_of(Network([Dense(6), Reshape((2, 3))], input_shape=(4,))), "prediction", 6),
+    "one of several": (model_of(ENDS), "prediction_b", 7),
+    "a layer": (replace(saved(), activations={"dense_1": "found"}), "found", 5),
+    "a picture": (replace(model_of(PICTURE), activations={"conv_1": "found"}), "found", 3),
+    "in each step": (replace(model_of(FILM), activations={"each_step_1/dense_0": "found"}), "found", 10),
+    "in a block": (replace(model_of(BLOCK), activations={"residual_1/body/dense_0": "found"}), "found", 5),
+}
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_arrays_are_as_wide_where_no_row_was_scored(name: str) -> None:
+    model, column, width = WIDTHS[name]
+    keeping, skipping = (
+        Predictor(replace(model, params=model.params | {"handleInvalid": how})) for how in ("keep", "skip")
+    )
+    assert keeping.predict({"features": [[1.0] * 4]})[column].shape == (1, width)
+    found = keeping.predict({"features": [None, [1.0]]})[column]
+    assert (found.shape, np.isnan(found).all()) == ((2, width), True)
+    assert np.isnan(keeping.predict(pd.DataFrame({"features": [None]}))[column][0]).tolist() == [True] * width
+    for none in (keeping.predict({"features": np.zeros((0, 4))}), skipping.predict({"features": [None]})):
+        assert none[column].shape == (0, width)
+
+
+def test_arrays_of_no_steps_are_as_wide_as_others() -> None:
+    network = Network([Embedding(9, 3), Dense(2)], input_shape=(None,))
+    steps = Predictor(replace(model_of(network, handleInvalid="keep"), activations={"embedding_0": "found"}))
+    found = steps.predict({"features": [[], None]})
+    assert [found[name][0].shape for name in ("prediction", "found")] == [(0, 2), (0, 3)]
+    assert [found[name][1] for name in ("prediction", "found")] == [None, None]
+
+
 def test_steps_and_strings_come_as_arrays_of_their_own_length() -> None:
     steps = Predictor(model_of(Network([Embedding(9, 3), Dense(2)], input_shape=(None,))))
     found = steps.predict({"features": [[1, 2, 3], [], [4]]})["prediction"]
@@ -133,6 +193,38 @@ def test_steps_and_strings_come_as_arrays_of_their_own_length() -> None:
     for array in alike:
         np.testing.assert_array_equal(array, alike[0])
     assert alike[0][0] == alike[0][2] != alike[0][1]
+
+
+TEXTS = {
+    "integers": Embedding(9, 3),
+    "hashes": HashedEmbedding(9, 3),
+    "words": Embedding(2, 3, vocabulary=["a", "b"]),
+    "split": HashedEmbedding(9, 3, split="word"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_whether_a_row_is_scored_does_not_hang_on_the_others(name: str) -> None:
+    network = Network([TEXTS[name], TimeMean(), Dense(2)], input_shape=(None,))
+    keeping = Predictor(model_of(network, handleInvalid="keep"))
+    rows: list[Any] = [[1] if name == "integers" else ["a"], [], [None], None]
+    expected = keeping.predict({"features": rows})["prediction"]
+    assert np.isnan(expected).all(axis=1).tolist() == [False, False, True, True]
+    for at, row in enumerate(rows):
+        for alone in ({"features": [row]}, pd.DataFrame({"features": [row]})):
+            np.testing.assert_array_equal(keeping.predict(alone)["prediction"][0], expected[at])
+        in_arrow = keeping.predict(pa.table({"features": [row]}))["prediction"].to_pylist()
+        assert in_arrow == ([expected[at].tolist()] if at < 2 else [None])
+    strict = Predictor(model_of(network))
+    np.testing.assert_array_equal(strict.predict({"features": [[]]})["prediction"][0], expected[1])
+    with pytest.raises(ValueError, match="featuresCol 'features' holds null"):
+        strict.predict({"features": [[None]]})
+
+
+def test_a_string_that_is_missing_is_so_alone_too() -> None:
+    words = Predictor(model_of(Network([HashedEmbedding(9, 3), Dense(1)], input_shape=()), handleInvalid="keep"))
+    for rows in ({"features": [None]}, pd.DataFrame({"features": pd.Categorical([None])})):
+        assert np.isnan(words.predict(rows)["prediction"][0])
 
 
 def test_pixels_come_as_arrays_and_as_bytes() -> None:
@@ -177,6 +269,28 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
+NO_COLUMNS = {
+    "mapping": {0: [1.0] * 4},
+    "str": "90210",
+    "bytes": b"90210",
+    "set": {1.0, 2.0},
+    "number": 5,
+    "None": None,
+    "array of no axes": np.array(5.0),
+    "iterator": iter([[1.0] * 4]),
+    "frame": pd.DataFrame({"a": [1.0], "b": [2.0]}),
+    "table": pa.table({"a": [1.0], "b": [2.0]}),
+}
+
+
+@pytest.mark.parametrize("name", NO_COLUMNS)
+def test_a_column_that_is_no_list_of_rows_is_refused_whatever_it_holds(name: str, predictor: Predictor) -> None:
+    column, kind = NO_COLUMNS[name], type(NO_COLUMNS[name]).__name__
+    for rows in ({"features": column}, {"features": [[1.0] * 4], "id": column}):
+        with pytest.raises(ValueError, match=f"column '.*' must be a list .*, one for each row, received .*{kind}"):
+            predictor.predict(rows)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_scored_is_said_in_a_sentence(name: str, predictor: Predictor) -> None:
     rows, kind, message = REFUSED[name]
@@ -184,10 +298,35 @@ def test_what_cannot_be_scored_is_said_in_a_sentence(name: str, predictor: Predi
         predictor.predict(rows)
 
 
-def test_columns_of_different_lengths_are_refused() -> None:
-    predictor = Predictor(saved(featuresCols=["a", "b"]))
+@pytest.mark.parametrize("invalid", ["error", "skip", "keep"])
+def test_columns_of_different_lengths_are_refused(invalid: str) -> None:
+    predictor = Predictor(saved(featuresCols=["a", "b"], handleInvalid=invalid))
+    pair: Any = [1.0, None if invalid == "skip" else 2.0]
     with pytest.raises(ValueError, match="as many values in every column, received 1 of 'a', 2 of 'b'"):
-        predictor.predict({"a": [[1.0, 2.0]], "b": [[1.0, 2.0]] * 2})
+        predictor.predict({"a": [pair], "b": [pair] * 2})
+    for short in (np.arange(1), [7]):
+        with pytest.raises(ValueError, match="received 2 of 'a', 2 of 'b', 1 of 'id'"):
+            predictor.predict({"a": [pair] * 2, "b": [pair] * 2, "id": short})
+
+
+def test_a_column_that_is_read_and_there_twice_is_refused() -> None:
+    predictor = Predictor(saved(featuresCols=["a", "b"]))
+    pair = pa.array([[1.0, 2.0]])
+    table = pa.table([pair, pair, pair], ["a", "b", "b"])
+    frame = pd.DataFrame([[[1.0, 2.0]] * 3], columns=["a", "b", "b"])
+    for rows in (table, table.to_batches()[0], frame):
+        with pytest.raises(ValueError, match="featuresCols names column 'b', which is there 2 times; rename or drop"):
+            predictor.predict(rows)
+    others = pa.table([pair, pair, pair, pair], ["a", "b", "id", "id"])
+    assert predictor.predict(others).schema.names == ["a", "b", "id", "id", *ADDED]
+
+
+def test_a_frame_of_numbers_may_hold_them_in_any_byte_order() -> None:
+    predictor = Predictor(saved(featuresCols=["a", "b", "c", "d"]))
+    expected = predictor.predict({name: FEATURES[:, at] for at, name in enumerate("abcd")})["probability"]
+    for dtype in (">f8", ">i4", np.longdouble):
+        frame = pd.DataFrame({name: FEATURES[:, at].astype(dtype) for at, name in enumerate("abcd")})
+        np.testing.assert_array_equal(np.stack(predictor.predict(frame)["probability"].to_list()), expected)
 
 
 def test_what_is_asked_for_at_load_takes_the_place_of_params(predictor: Predictor) -> None:
@@ -195,8 +334,9 @@ def test_what_is_asked_for_at_load_takes_the_place_of_params(predictor: Predicto
     np.testing.assert_array_equal(found, predictor.predict({"features": FEATURES})["prediction"])
     with pytest.raises(ValueError, match="device must be auto, cpu or gpu, received 'tpu'"):
         sparkdl.load(SAVED, device="tpu")
-    with pytest.raises(ValueError, match="batchSize must be at least 1, received 0"):
-        sparkdl.load(SAVED, batch_size=0)
+    for size in (0, 1.5, True, "8"):
+        with pytest.raises(ValueError, match=f"batchSize must be an integer of at least 1, received {size!r}"):
+            sparkdl.load(SAVED, batch_size=size)  # type: ignore[arg-type]
     if not any(device.platform == "gpu" for device in jax.devices()):
         with pytest.raises(
             ValueError, match="deviceType is 'gpu', but JAX finds no such device here; load with device='cpu'"
