@@ -62,6 +62,7 @@ class TextCnn(nn.Module):
         table, parallel, dropout, dense = network.names
         own = dict(zip(network.names, network.layers, strict=True))
         self.table = nn.Embedding.from_pretrained(_tensor(weights[table]["table"]), freeze=False)
+        self.unknown, self.unknown_rate = own[table].rows, own[table].unknown_rate
         self.convolutions = nn.ModuleList()
         for branch in weights[parallel].values():
             kernel = _tensor(branch["conv_0"]["kernel"]).permute(2, 1, 0)  # filters, channels, size
@@ -74,6 +75,8 @@ class TextCnn(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(batch, classes) of (batch, steps) and (batch,)."""
         valid = (torch.arange(ids.shape[1])[None] < lengths[:, None])[:, None]
+        if self.training:
+            ids = ids.masked_fill(torch.rand(ids.shape) < self.unknown_rate, self.unknown)
         x = self.table(ids).swapaxes(1, 2) * valid
         found = []
         for convolution in self.convolutions:
