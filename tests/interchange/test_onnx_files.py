@@ -37,7 +37,7 @@ def changed(path: Path, change: Any) -> Path:
 
 VECTOR, IMAGE = "float[N, 4] x", "float[N, 2, 4, 4] x"
 MANY = "its constants come to arrays of {} numbers, more than the 134217728 that are made"
-GRAPHS = {
+GRAPHS: dict[str, Any] = {
     "an operator that is unknown": (
         VECTOR, "a = Relu(x) y = Einsum<equation=\"ij->ji\">(a)", {},
         r"its node 'y' \(Einsum\) is of no operator that layers are known for; known are .*Conv, .*LSTM",
