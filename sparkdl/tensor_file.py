@@ -190,9 +190,16 @@ def _cut(table: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
     if at != len(body):
         raise _Wrong(f"its arrays have {at} bytes, but {len(body)} are there")
     return {
-        name: np.frombuffer(body[first:last], dtype).reshape(shape)
+        name: _shaped(name, np.frombuffer(body[first:last], dtype), shape)
         for name, (dtype, shape, first, last) in entries.items()
     }
+
+
+def _shaped(name: str, numbers: Array, shape: list[int]) -> Array:
+    try:
+        return numbers.reshape(shape)
+    except (ValueError, OverflowError):  # of more axes, or longer ones beside one of 0, than NumPy has
+        raise _Wrong(f"{name!r} has a shape {shape!r:.60}, which no array can have") from None
 
 
 def _entry(name: str, entry: Mapping[str, Any]) -> tuple[np.dtype[Any], list[int], int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ def entry(shape: Any, first: Any, last: Any, dtype: Any = "F32") -> dict[str, An
     return {"dtype": dtype, "shape": shape, "data_offsets": [first, last]}
 
 
+NONE = r"a.safetensors' is damaged: 'a' has a shape \[.*, which no array can have; take it anew"
 WRONG: dict[str, tuple[bytes, str]] = {
     "a header beyond the end": (file_of({}, length=99), "would have 99 bytes"),
     "a header beyond all limits": (file_of({}, length=2**63), "would have 9223372036854775808 bytes"),
@@ -105,6 +107,13 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "one offset": (file_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4]}}, b"1234"), "offsets"),
     "too few bytes": (file_of({"a": entry([2], 0, 4)}, b"1234"), "has 4 bytes"),
     "sizes beyond all numbers": (file_of({"a": entry([2**40, 2**40], 0, 4)}, b"1234"), "has 4 bytes"),
+    **{
+        f"a shape {told}": (
+            file_of({"a": entry(shape, 0, 4 * math.prod(shape))}, b"1234"[: 4 * math.prod(shape)]),
+            NONE,
+        )
+        for told, shape in {"beyond NumPy": [2**62, 0], "beyond C": [0, 2**99], "of 70 axes": [1] * 70}.items()
+    },
     "its end before its beginning": (file_of({"a": entry([0], 4, 0)}, b"1234"), "has -4 bytes"),
     "a hole at the beginning": (file_of({"a": entry([1], 4, 8)}, b"12345678"), "begins at byte 4, where"),
     "a hole at the end": (file_of({"a": entry([1], 0, 4)}, b"12345"), "arrays have 4 bytes, but 5 are there"),
