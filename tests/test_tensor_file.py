@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +175,7 @@ def test_what_the_package_refuses_of_changed_files_is_refused() -> None:
 @pytest.mark.parametrize("name", ["a.pt", "a.pth", "pytorch_model.bin", "a.pkl", "a.ckpt"])
 def test_pickles_are_refused_with_the_line_that_turns_them_into_safetensors(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"anything at all")
-    with pytest.raises(ValueError, match=r"seems to be, a pickle.*python -c \"import torch.*weights_only=True"):
+    with pytest.raises(ValueError, match=r"seems to be, a pickle.*python -c \"import sys, torch.*weights_only=True"):
         read_tensors(tmp_path / name)
 
 
@@ -191,14 +193,17 @@ def test_a_header_whose_length_begins_as_a_pickle_does_is_none(length: int, tmp_
     assert read_tensors(tmp_path / "a").arrays["a"].shape == (1,)
 
 
-def test_the_line_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a", "-x$(touch ran) `touch ran` 'b\" c;touch ran"])
+def test_the_line_works_in_a_shell_whatever_the_file_is_called(name: str, tmp_path: Path) -> None:
     torch: Any = pytest.importorskip("torch")
     made: dict[str, Any] = {"a": torch.arange(3.0)}
     made["tied"] = made["a"]
-    torch.save(made, tmp_path / "a.pt")
+    torch.save(made, tmp_path / f"{name}.pt")
     with pytest.raises(ValueError, match="python -c") as refused:
-        read_tensors(tmp_path / "a.pt")
-    line = str(refused.value).partition('python -c "')[2].rpartition('"')[0]
-    run: Callable[[str], None] = exec
-    run(line)
-    same(read_tensors(tmp_path / "a.safetensors").arrays, {name: array.numpy() for name, array in made.items()})
+        read_tensors(tmp_path / f"{name}.pt")
+    line = str(refused.value).partition("where you trust it: ")[2]
+    search = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    subprocess.run(line, shell=True, cwd=tmp_path, env=os.environ | {"PATH": search}, check=True, timeout=120)
+    found = read_tensors(tmp_path / f"{name}.safetensors").arrays
+    same(found, {name: array.numpy() for name, array in made.items()})
+    assert not (tmp_path / "ran").exists()
