@@ -80,7 +80,8 @@ def hidden(build: Assembly, operator: Operator, x: Value, gone: Array, rest: boo
     asked: Asked = scores.told["asked"]
     if np.any(gone):
         later = np.triu(np.ones(gone.shape[-2:], bool), 1)
-        if gone.ndim < 2 or not np.array_equal(gone, np.broadcast_to(later, gone.shape)):
+        for_all = gone.ndim < 2 or gone.shape[-2] == 1 < size_of(x.theirs[-2])  # queries alike
+        if for_all or not np.array_equal(gone, np.broadcast_to(later, gone.shape)):
             rest = False
         asked = asked._replace(causal=True)
     if not rest:
