@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +55,10 @@ def save_model(
     ------
     FileExistsError
         There are files at `path`.
+    FileNotFoundError
+        There is nothing at the path of the saved model.
     ValueError
-        The model is none that `sparkdl.load` reads.
+        The model is none that `sparkdl.load` reads; nothing is left at `path`.
     ImportError
         MLflow is missing.
     """
@@ -62,26 +66,47 @@ def save_model(
     folder = Path(path).absolute()
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} holds files already; save to another folder.")
+    from_path = isinstance(model, (str, os.PathLike))
+    if not from_path and not callable(getattr(model, "save", None)):
+        raise ValueError(
+            f"model must be a model of sparkdl, a PipelineModel that ends in one, or the path of a saved one, received "
+            f"{model!r:.60}; give what fit returned."
+        )
+    with _undone_if_refused(folder):
+        if from_path:
+            source, at = open_filesystem(os.fspath(model))
+            fs.copy_files(at, str(folder / DATA), source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
+        else:
+            model.save((folder / DATA).as_uri())
+        load(folder / DATA, device="cpu")  # which refuses what could not be scored later
+        described = mlflow.models.Model() if mlflow_model is None else mlflow_model
+        if signature is not None:
+            described.signature = signature
+        if metadata is not None:
+            described.metadata = metadata
+        mlflow.pyfunc.add_to_model(described, loader_module=__name__, data=DATA, python_env=ENVIRONMENT)
+        described.add_flavor(FLAVOR_NAME, sparkdl_version=sparkdl.__version__, data=DATA)
+        described.save(str(folder / "MLmodel"))
+        needed = [f"sparkdl-jax=={sparkdl.__version__}"] if pip_requirements is None else pip_requirements
+        (folder / REQUIREMENTS).write_text("".join(f"{requirement}\n" for requirement in needed), encoding="utf-8")
+        python = ".".join(map(str, sys.version_info[:3]))
+        environment = f"python: {python}\nbuild_dependencies:\n- pip\ndependencies:\n- -r {REQUIREMENTS}\n"
+        (folder / ENVIRONMENT).write_text(environment, encoding="utf-8")
+
+
+@contextmanager
+def _undone_if_refused(folder: Path) -> Iterator[None]:
+    """Makes the folder, which may be there and empty, and leaves it as it was where what goes into it is refused."""
+    there = folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    if isinstance(model, (str, os.PathLike)):
-        source, at = open_filesystem(os.fspath(model))
-        fs.copy_files(at, str(folder / DATA), source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
-    else:
-        model.save((folder / DATA).as_uri())
-    load(folder / DATA, device="cpu")  # which refuses what could not be scored later
-    described = mlflow.models.Model() if mlflow_model is None else mlflow_model
-    if signature is not None:
-        described.signature = signature
-    if metadata is not None:
-        described.metadata = metadata
-    mlflow.pyfunc.add_to_model(described, loader_module=__name__, data=DATA, python_env=ENVIRONMENT)
-    described.add_flavor(FLAVOR_NAME, sparkdl_version=sparkdl.__version__, data=DATA)
-    described.save(str(folder / "MLmodel"))
-    needed = [f"sparkdl-jax=={sparkdl.__version__}"] if pip_requirements is None else pip_requirements
-    (folder / REQUIREMENTS).write_text("".join(f"{requirement}\n" for requirement in needed), encoding="utf-8")
-    python = ".".join(map(str, sys.version_info[:3]))
-    environment = f"python: {python}\nbuild_dependencies:\n- pip\ndependencies:\n- -r {REQUIREMENTS}\n"
-    (folder / ENVIRONMENT).write_text(environment, encoding="utf-8")
+    try:
+        yield
+    except BaseException:
+        for entry in folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        if not there:
+            folder.rmdir()
+        raise
 
 
 def log_model(model: Any, name: str = "model", registered_model_name: str | None = None, **options: Any) -> Any:
@@ -148,13 +173,13 @@ class Scorer:
     def __init__(self, predictor: Predictor) -> None:
         self.predictor = predictor
 
-    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """The model's columns for a frame of rows, by its index.
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> pd.DataFrame | dict[str, Any]:
+        """The model's columns for rows: of a frame as one, by its index, and of a dict as one.
 
         Parameters
         ----------
-        model_input : pd.DataFrame
-            As of `Predictor.predict`.
+        model_input : pd.DataFrame or dict of arrays
+            As of `Predictor.predict`; MLflow gives a dict where the signature is of tensors.
         params : dict, optional
             There are none: MLflow gives None or {}.
 
@@ -166,7 +191,8 @@ class Scorer:
         if params:
             raise ValueError(f"params must be empty, as the model has none, received {params!r}; leave them out.")
         found = self.predictor.predict(model_input)
-        return found[list(self.predictor.columns)]
+        columns = self.predictor.columns
+        return {name: found[name] for name in columns} if isinstance(found, dict) else found[list(columns)]
 
 
 def _load_pyfunc(path: str) -> Scorer:

@@ -11,6 +11,7 @@ import json
 import math
 import mmap
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -31,9 +32,9 @@ DTYPES = {
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # as PyTorch writes them by itself
 PICKLED = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
-REMEDY = (
-    'python -c "import torch, safetensors.torch as s; s.save_file({{k: v.clone() for k, v in '
-    "torch.load('{0}', weights_only=True).items()}}, '{1}.safetensors')\""
+REMEDY = (  # of the shell, to be followed by the names of both files
+    'python -c "import sys, torch, safetensors.torch as s; a, b = sys.argv[1:]; '
+    's.save_file({k: v.clone() for k, v in torch.load(a, weights_only=True).items()}, b)"'
 )
 
 
@@ -157,9 +158,10 @@ class _Wrong(Exception):
 
 
 def _of_a_pickle(path: str) -> str:
+    written = f"{os.path.splitext(path)[0]}.safetensors"
     return (
         f"{path!r} is, or seems to be, a pickle, which could run any code as it is read; write it as safetensors "
-        f"where you trust it: {REMEDY.format(path, os.path.splitext(path)[0])}"
+        f"where you trust it: {REMEDY} {shlex.quote(path)} {shlex.quote(written)}"
     )
 
 
@@ -190,9 +192,16 @@ def _cut(table: Mapping[str, Any], body: memoryview) -> dict[str, Array]:
     if at != len(body):
         raise _Wrong(f"its arrays have {at} bytes, but {len(body)} are there")
     return {
-        name: np.frombuffer(body[first:last], dtype).reshape(shape)
+        name: _shaped(name, np.frombuffer(body[first:last], dtype), shape)
         for name, (dtype, shape, first, last) in entries.items()
     }
+
+
+def _shaped(name: str, numbers: Array, shape: list[int]) -> Array:
+    try:
+        return numbers.reshape(shape)
+    except (ValueError, OverflowError):  # of more axes, or longer ones beside one of 0, than NumPy has
+        raise _Wrong(f"{name!r} has a shape {shape!r:.60}, which no array can have") from None
 
 
 def _entry(name: str, entry: Mapping[str, Any]) -> tuple[np.dtype[Any], list[int], int, int]:

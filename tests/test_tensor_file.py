@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,7 @@ def entry(shape: Any, first: Any, last: Any, dtype: Any = "F32") -> dict[str, An
     return {"dtype": dtype, "shape": shape, "data_offsets": [first, last]}
 
 
+NONE = r"a.safetensors' is damaged: 'a' has a shape \[.*, which no array can have; take it anew"
 WRONG: dict[str, tuple[bytes, str]] = {
     "a header beyond the end": (file_of({}, length=99), "would have 99 bytes"),
     "a header beyond all limits": (file_of({}, length=2**63), "would have 9223372036854775808 bytes"),
@@ -105,6 +109,13 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "one offset": (file_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4]}}, b"1234"), "offsets"),
     "too few bytes": (file_of({"a": entry([2], 0, 4)}, b"1234"), "has 4 bytes"),
     "sizes beyond all numbers": (file_of({"a": entry([2**40, 2**40], 0, 4)}, b"1234"), "has 4 bytes"),
+    **{
+        f"a shape {told}": (
+            file_of({"a": entry(shape, 0, 4 * math.prod(shape))}, b"1234"[: 4 * math.prod(shape)]),
+            NONE,
+        )
+        for told, shape in {"beyond NumPy": [2**62, 0], "beyond C": [0, 2**99], "of 70 axes": [1] * 70}.items()
+    },
     "its end before its beginning": (file_of({"a": entry([0], 4, 0)}, b"1234"), "has -4 bytes"),
     "a hole at the beginning": (file_of({"a": entry([1], 4, 8)}, b"12345678"), "begins at byte 4, where"),
     "a hole at the end": (file_of({"a": entry([1], 0, 4)}, b"12345"), "arrays have 4 bytes, but 5 are there"),
@@ -164,7 +175,7 @@ def test_what_the_package_refuses_of_changed_files_is_refused() -> None:
 @pytest.mark.parametrize("name", ["a.pt", "a.pth", "pytorch_model.bin", "a.pkl", "a.ckpt"])
 def test_pickles_are_refused_with_the_line_that_turns_them_into_safetensors(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"anything at all")
-    with pytest.raises(ValueError, match=r"seems to be, a pickle.*python -c \"import torch.*weights_only=True"):
+    with pytest.raises(ValueError, match=r"seems to be, a pickle.*python -c \"import sys, torch.*weights_only=True"):
         read_tensors(tmp_path / name)
 
 
@@ -182,14 +193,17 @@ def test_a_header_whose_length_begins_as_a_pickle_does_is_none(length: int, tmp_
     assert read_tensors(tmp_path / "a").arrays["a"].shape == (1,)
 
 
-def test_the_line_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a", "-x$(touch ran) `touch ran` 'b\" c;touch ran"])
+def test_the_line_works_in_a_shell_whatever_the_file_is_called(name: str, tmp_path: Path) -> None:
     torch: Any = pytest.importorskip("torch")
     made: dict[str, Any] = {"a": torch.arange(3.0)}
     made["tied"] = made["a"]
-    torch.save(made, tmp_path / "a.pt")
+    torch.save(made, tmp_path / f"{name}.pt")
     with pytest.raises(ValueError, match="python -c") as refused:
-        read_tensors(tmp_path / "a.pt")
-    line = str(refused.value).partition('python -c "')[2].rpartition('"')[0]
-    run: Callable[[str], None] = exec
-    run(line)
-    same(read_tensors(tmp_path / "a.safetensors").arrays, {name: array.numpy() for name, array in made.items()})
+        read_tensors(tmp_path / f"{name}.pt")
+    line = str(refused.value).partition("where you trust it: ")[2]
+    search = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    subprocess.run(line, shell=True, cwd=tmp_path, env=os.environ | {"PATH": search}, check=True, timeout=120)
+    found = read_tensors(tmp_path / f"{name}.safetensors").arrays
+    same(found, {name: array.numpy() for name, array in made.items()})
+    assert not (tmp_path / "ran").exists()

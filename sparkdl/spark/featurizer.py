@@ -42,7 +42,8 @@ class Featurizer(DeepModel):
         `sparkdl.interchange.load_weights`); the path of a saved model of sparkdl; nested weights; or a model.
     outputLayer : str, optional
         The layer whose output is wanted, by its name or, of a Graph, that of its node: "avgpool" of ResNets. The
-        network ends there, and what only later layers need is left away. By default it is whole.
+        network, which is given with it, ends there, and what only later layers need is left away. By default it is
+        whole.
     outputCol : str, default "vector"
         The new column, a Vector of the layer's numbers. It is kept as predictionCol, the Param that all models have.
     featuresCol, featuresCols, binaryFormat, imageResize, maxLength, truncationSide, handleInvalid
@@ -83,7 +84,7 @@ class Featurizer(DeepModel):
             )
         weights, layer, column = (given.pop(name, None) for name in ("weights", "outputLayer", "outputCol"))
         self.setParams(**given, predictionCol=column)
-        if "network" in given or weights is not None:
+        if "network" in given or weights is not None or layer is not None:
             self._take(weights, layer)
 
     def getOutputCol(self) -> str:
@@ -93,6 +94,36 @@ class Featurizer(DeepModel):
     def setOutputCol(self, value: str) -> Self:
         """Set the column that `transform` adds."""
         return self.setParams(predictionCol=value)
+
+    def setParams(self, **values: Any) -> Self:
+        """Set Params by name; None leaves a Param as it is.
+
+        Raises
+        ------
+        TypeError
+            There is no such Param, or its value is of another kind than it takes.
+        ValueError
+            `network` is among them, although there are weights.
+        """
+        self._check_network(values.get("network"))
+        return super().setParams(**values)
+
+    def setNetwork(self, value: BaseNetwork | str) -> Self:
+        """Set the network; ValueError where there are weights."""
+        return self.setParams(network=value)
+
+    def copy(self, extra: Any = None) -> Self:
+        """A copy with other values of Params; ValueError if `network` is among them, although there are weights."""
+        self._check_network((extra or {}).get(self.network))
+        return super().copy(extra)
+
+    def _check_network(self, network: Any) -> None:
+        """ValueError of one that is to come to weights that are there."""
+        if network is not None and self._weights is not None:
+            raise ValueError(
+                f"network of a Featurizer is given together with its weights, received {network!r:.60} alone; make "
+                "another by Featurizer(network=..., weights=...)."
+            )
 
     def _take(self, weights: Any, layer: str | None) -> None:
         """End the network at the layer, and keep what it needs of the weights."""
@@ -109,5 +140,5 @@ class Featurizer(DeepModel):
             )
         kept = {name: found[name] for name in part.abstract_weights()}
         part.check_weights(kept)
-        self._weights = read_only(kept)
         self.setParams(network=part)
+        self._weights = read_only(kept)

@@ -100,6 +100,16 @@ def merging(keras: Any) -> Any:
     return keras.Model([one, other], [k.Concatenate()(merged), k.Dot(-1)([one, other])])
 
 
+def one_merge(keras: Any) -> Any:
+    one, other = [keras.Input(VECTOR, name=name) for name in ("one", "other")]
+    return keras.Model([one, other], keras.layers.Dot(1)([one, other]))
+
+
+def merge_and_more(keras: Any) -> Any:
+    k, (one, other) = keras.layers, [keras.Input(VECTOR, name=name) for name in ("one", "other")]
+    return keras.Model([one, other], k.Dense(2)(k.Multiply()([one, other])))
+
+
 def squeeze_and_excite(keras: Any) -> Any:
     k, x = keras.layers, keras.Input(IMAGE)
     factors = k.Reshape((1, 1, 4))(k.GlobalAveragePooling2D()(x))
@@ -180,7 +190,7 @@ def sequential(row: tuple[int, ...], layers: Callable[[Any], list[Any]]) -> Call
 
 TABLES: dict[str, Mapping[str, Callable[[Any], Any]]] = {
     "layers": {name: sequential(*row) for name, row in LAYERS.items()},
-    "models": by_name(merging, squeeze_and_excite, shared, nested, row_of_layers),
+    "models": by_name(merging, one_merge, merge_and_more, squeeze_and_excite, shared, nested, row_of_layers),
     "sequences": by_name(embedded, attending, of_any_length),
     "applications": APPLICATIONS,
 }

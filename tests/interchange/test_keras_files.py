@@ -262,6 +262,37 @@ def test_a_model_of_a_class_of_its_own_is_refused(tmp_path: Path) -> None:
         load_keras(write(tmp_path / "a.keras", model))
 
 
+def calling(kind: str, name: str, *sources: list[Any], **options: Any) -> dict[str, Any]:
+    """A layer of a functional model, called once."""
+    return layer(kind, name, **options) | {"name": name, "inbound_nodes": [[[*source, {}] for source in sources]]}
+
+
+def functional(outputs: list[Any], *layers: dict[str, Any], name: str = "whole") -> dict[str, Any]:
+    """A model of one input, "i"."""
+    start = layer("InputLayer", "i", batch_shape=[None, 3]) | {"name": "i", "inbound_nodes": []}
+    config = {"name": name, "layers": [start, *layers], "input_layers": [["i", 0, 0]], "output_layers": outputs}
+    return {"module": "keras", "class_name": "Functional", "config": config, "registered_name": None, "name": name}
+
+
+@pytest.mark.parametrize("read", [0, 1])
+def test_a_model_of_several_outputs_within_a_model_is_named(read: int, tmp_path: Path) -> None:
+    relus = [calling("ReLU", name, ["i", 0, 0]) for name in ("a", "b")]
+    inner = functional([["a", 0, 0], ["b", 0, 0]], *relus, name="two") | {"inbound_nodes": [[["i", 0, 0, {}]]]}
+    model = functional([["end", 0, 0]], inner, calling("ReLU", "end", ["two", 0, read]))
+    told = r"Layer 'two' \(Functional\) is a model with 2 outputs within another, where one of 1 output can be read"
+    with pytest.raises(ValueError, match=told):
+        load_keras(write(tmp_path / "a.keras", model))
+
+
+@pytest.mark.parametrize("between", [[], [calling("Activation", "j", ["i", 0, 0], activation="linear")]])
+def test_an_input_that_is_an_output_is_named(between: Any, tmp_path: Path) -> None:
+    last = ["j" if between else "i", 0, 0]
+    model = functional([["a", 0, 0], last], calling("ReLU", "a", ["i", 0, 0]), *between)
+    told = "The model 'whole' puts out its input 'i' as it is, which cannot be read; leave that output out and save"
+    with pytest.raises(ValueError, match=told):
+        load_keras(write(tmp_path / "a.keras", model))
+
+
 # What Keras 2 wrote otherwise
 
 OLDER = {"dense": {"dense/kernel:0": KERNEL, "dense/bias:0": ARRAYS["layers/dense/vars/1"]}}

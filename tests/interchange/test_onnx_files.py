@@ -36,7 +36,8 @@ def changed(path: Path, change: Any) -> Path:
 # What is refused
 
 VECTOR, IMAGE = "float[N, 4] x", "float[N, 2, 4, 4] x"
-GRAPHS = {
+MANY = "its constants come to arrays of {} numbers, more than the 134217728 that are made"
+GRAPHS: dict[str, Any] = {
     "an operator that is unknown": (
         VECTOR, "a = Relu(x) y = Einsum<equation=\"ij->ji\">(a)", {},
         r"its node 'y' \(Einsum\) is of no operator that layers are known for; known are .*Conv, .*LSTM",
@@ -71,6 +72,32 @@ GRAPHS = {
         {"z": np.int64(0), "n": np.int64(1 << 60), "o": np.int64(1)},
         "its constants come to arrays of 1152921504606846976",
     ),
+    "a kernel that repeats one number": (
+        VECTOR, "w = ConstantOfShape(s) y = MatMul(x, w)", {"s": np.array([4, 1 << 33])}, MANY.format(1 << 35),
+    ),
+    "a kernel that is expanded": (
+        VECTOR, "w = Expand(v, s) y = Gemm(x, w)", {"v": (4, 1), "s": np.array([4, 1 << 33])}, MANY.format(1 << 35),
+    ),
+    "gates that repeat one number": (
+        "float[5, N, 4] x", "w = ConstantOfShape(s) y, h = RNN<hidden_size=1073741824>(x, w, w)",
+        {"s": np.array([1, 1 << 30, 4])}, MANY.format(1 << 32),
+    ),
+    "a scale that repeats one number": (
+        IMAGE, "w = ConstantOfShape<value = float[1] {0.5}>(s) y = InstanceNormalization(x, w, b)",
+        {"s": np.array([1 << 33]), "b": (2,)}, MANY.format(1 << 33),
+    ),
+    "categories that repeat one number": (
+        "int64[N, 4] x", "w = ConstantOfShape<value = int64[1] {0}>(s) u = Unsqueeze(x, o) "
+        "e = Equal(u, w) y = Cast<to=1>(e)", {"s": np.array([1 << 33]), "o": np.array([2])}, MANY.format(1 << 33),
+    ),
+    "more sizes than arrays have": (
+        VECTOR, "s = ConstantOfShape<value = int64[1] {1}>(n) y = Reshape(x, s)", {"n": np.array([1 << 33])},
+        "it names 8589934592 sizes, axes or places at once, more than the 65536 that are read",
+    ),
+    "an array beyond all memory": (
+        VECTOR, "w = ConstantOfShape(s) y = MatMul(x, w)", {"s": np.array([4, 1 << 62])},
+        r"it makes an array of the shape \(4, 4611686018427387904\)",
+    ),
     "an output of constants alone": (VECTOR, "y = Identity(w)", {"w": (4,)}, "output 'y' does not depend on"),
     "an old version of the operators": (VECTOR, "y = Relu(x)", {}, "opset 7; export it anew"),
     "a cell's state": (
@@ -87,6 +114,20 @@ def test_what_no_layer_is_known_for_is_told_by_its_node(name: str, tmp_path: Pat
     with pytest.raises(ValueError, match=message) as raised:
         load_onnx(path)
     assert str(raised.value).startswith(f"{str(path)!r} cannot be imported: ")
+
+
+def test_constants_that_are_never_made_whole_may_be_of_any_size(tmp_path: Path) -> None:
+    """A mask for the longest text, of which the file's own takes a part; and zeros for every row."""
+    body = (
+        "m = ConstantOfShape(most) part = Slice(m, zeros, few) a = Add(x, part) "
+        "h = ConstantOfShape(state) y, last = RNN<hidden_size=3>(a, w, r, , , h)"
+    )
+    constants = {
+        "most": np.array([1 << 20, 1 << 20, 4]), "zeros": np.array([0, 0]), "few": np.array([1, 1]),
+        "state": np.array([1, 1 << 30, 3]), "w": (1, 3, 4), "r": (1, 3, 3),
+    }  # fmt: skip
+    network, _ = load_onnx(written(tmp_path / "a.onnx", "float[5, N, 4] x", body, constants))
+    assert network.output_shapes
 
 
 def test_operators_of_others_and_what_is_no_file_of_it(tmp_path: Path) -> None:

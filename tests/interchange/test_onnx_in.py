@@ -313,3 +313,12 @@ def test_attention_keeps_its_noise_and_what_it_does_not_see(tmp_path: Path) -> N
     (child,) = load_onnx(path).network.children
     assert isinstance(layer := child.layer, MultiHeadAttention)
     assert (layer.heads, layer.causal, round(layer.dropout, 6)) == (2, True, 0.1)
+
+
+def test_attention_of_all_steps_to_the_first_alone_is_not_that_to_earlier_ones(tmp_path: Path) -> None:
+    """A mask without an axis of queries hides the same steps from all of them."""
+    case = CASES["attention to earlier steps, with noise"]
+    constants = case.constants | {"mask": np.array([[0, *[-np.inf] * 4]], "float32")}
+    path = written(tmp_path / "a.onnx", "float[N, 5, 4] x", case.body, constants)
+    with pytest.raises(ValueError, match="masks attention otherwise than to earlier steps"):
+        load_onnx(path)

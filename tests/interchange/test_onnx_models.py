@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from onnx_peer import assert_equal, assert_same, random_weights, rows_of, session_of
@@ -275,6 +276,34 @@ def test_a_file_is_the_model_and_large_arrays_lie_beside_it(tmp_path: Path, monk
     assert [name for name, _ in sizes[1]] == ["a.onnx", "a.onnx.data"] and sizes[1] == sizes[2]
     assert sizes[1][0][1] < sizes[0][0][1] - 4000 < sizes[1][1][1]
     assert sizes[0] == sizes[3]
+
+
+def test_a_file_of_others_that_is_called_like_the_arrays_stays(tmp_path: Path) -> None:
+    network = Network([Dense(2)], input_shape=(3,))
+    (tmp_path / "a.onnx.data").write_bytes(b"mine")
+    for before in (None, None, b"no ONNX"):  # nothing, a file of ours that has its arrays within, and any other
+        if before is not None:
+            (tmp_path / "a.onnx").write_bytes(before)
+        save_onnx(tmp_path / "a.onnx", network, random_weights(network))
+        assert (tmp_path / "a.onnx.data").read_bytes() == b"mine"
+
+
+def test_files_that_cannot_be_written_leave_those_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network([Dense(40)], input_shape=(30,))
+    monkeypatch.setattr(onnx_files, "LARGEST", 1000)
+    save_onnx(tmp_path / "a.onnx", network, random_weights(network))
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(model: Any, path: Any, **options: Any) -> None:
+        Path(path).write_bytes(b"a part")
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(onnx, "save_model", full)
+    for largest in (1000, 1 << 30):
+        monkeypatch.setattr(onnx_files, "LARGEST", largest)
+        with pytest.raises(OSError, match="the disk is full"):
+            save_onnx(tmp_path / "a.onnx", network, random_weights(network))
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_who_does_not_need_onnx_does_not_load_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,8 @@ def test_what_it_cannot_do_is_told_in_a_sentence(rows: DataFrame, tmp_path: Path
         Featurizer(network=NETWORK)
     with pytest.raises(ValueError, match="network of Featurizer is not set"):
         Featurizer(weights=weights)
+    with pytest.raises(ValueError, match="network of Featurizer is not set"):
+        Featurizer(outputLayer="tanh_2", outputCol="z")
     with pytest.raises(ValueError, match="nowhere"):
         Featurizer(network=NETWORK, weights=weights, outputLayer="nowhere")
     with pytest.raises(ValueError, match="weights of Featurizer lack dense_3, which the network needs; take weights"):
@@ -170,6 +173,24 @@ def test_what_it_cannot_do_is_told_in_a_sentence(rows: DataFrame, tmp_path: Path
         featurizer.evaluate(rows)
     with pytest.raises(ValueError, match="vector"):
         featurizer.transform(featurizer.transform(rows))
+
+
+def test_its_network_is_not_changed_without_its_weights(rows: DataFrame) -> None:
+    featurizer = Featurizer(network=NETWORK, weights=drawn(NETWORK), outputLayer="tanh_2")
+    other = Network([Dense(3)], input_shape=(4,))
+    changes: list[Callable[[], Any]] = [
+        lambda: featurizer.setParams(network=other, batchSize=3),
+        lambda: featurizer.setNetwork(other),
+        lambda: featurizer.copy({featurizer.network: other}),
+        lambda: featurizer.transform(rows, {featurizer.network: other}),
+    ]
+    for change in changes:
+        with pytest.raises(ValueError, match="network of a Featurizer is given together with its weights, received"):
+            change()
+    assert featurizer.getNetwork() == NETWORK.up_to("tanh_2") and featurizer.getBatchSize() != 3
+    later = Featurizer(outputCol="z").setNetwork(other)
+    with pytest.raises(ValueError, match="This Featurizer has no weights"):
+        later.transform(rows)
 
 
 # Training that starts from a file

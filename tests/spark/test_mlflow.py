@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import DataFrame, SparkSession
 from spark_cases import FEATURES, NETWORK, a_model, table
 
-from sparkdl import DeepClassifier, mlflow_flavor
+from sparkdl import DeepClassifier, Network, mlflow_flavor
+from sparkdl.layers import Dense, Flatten
 from sparkdl.spark.driver.epoch_metrics import log_epochs
 from sparkdl.training.results import Epoch
 
@@ -111,6 +114,37 @@ def test_what_cannot_be_logged_or_scored_is_said_so(spark: SparkSession, tmp_pat
     scorer = mlflow_flavor._load_pyfunc(str(tmp_path / "copied" / "model"))
     with pytest.raises(ValueError, match="params must be empty, as the model has none, received {'k': 1}"):
         scorer.predict(pd.DataFrame({"features": [[1.0] * 4]}), params={"k": 1})
+
+
+def test_a_signature_of_tensors_is_served(tmp_path: Path) -> None:
+    """MLflow hands rows of such over as a dict of arrays, and writes what comes back as JSON."""
+    network = Network([Flatten(), Dense(2)], input_shape=(2, 2, 1))
+    pixels = FEATURES.reshape(24, 2, 2, 1).astype("float32")
+    signature = mlflow.models.infer_signature({"features": pixels})
+    a_model(network=network).save(str(tmp_path / "saved"))
+    mlflow_flavor.save_model(tmp_path / "saved", tmp_path / "served", signature=signature)
+    served = mlflow.pyfunc.load_model(str(tmp_path / "served"))
+    found = served.predict({"features": pixels})
+    wanted = mlflow_flavor.load_model(str(tmp_path / "served")).predict({"features": pixels})
+    assert list(found) == ["rawPrediction", "probability", "prediction"]
+    for name, column in found.items():
+        np.testing.assert_array_equal(column, wanted[name])
+    written = StringIO()
+    import_module("mlflow.pyfunc.scoring_server").predictions_to_json(found, written)
+    assert json.loads(written.getvalue())["predictions"]["prediction"] == found["prediction"].tolist()
+
+
+def test_what_is_refused_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
+    assembler = VectorAssembler(inputCols=["a"], outputCol="b")
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "new", tmp_path / "empty"):
+        with pytest.raises(ValueError, match="VectorAssembler, but without Spark"):
+            mlflow_flavor.save_model(assembler, folder)
+    with pytest.raises(ValueError, match="model must be a model of sparkdl, .* or the path of a saved one, received 5"):
+        mlflow_flavor.save_model(5, tmp_path / "new")
+    with pytest.raises(FileNotFoundError):
+        mlflow_flavor.save_model(tmp_path / "nowhere", tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"] and not any((tmp_path / "empty").iterdir())
 
 
 def test_a_fit_logs_its_epochs_where_a_run_is_under_way(rows: DataFrame) -> None:

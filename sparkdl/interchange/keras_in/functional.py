@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from sparkdl.base_network import BaseNetwork
 from sparkdl.graph import Graph, Same
 from sparkdl.interchange.keras_in.calls import Call, Tensor, tensors_of
 from sparkdl.interchange.keras_in.described import Described, Names, all_described, groups_of
@@ -39,6 +40,11 @@ def functional(config: Any, convert: Convert) -> Part:
     ends = [building.node_of.get(tensor) for tensor in tensors_of(config.get("output_layers"))]
     if not ends or None in ends:
         raise ValueError("output_layers of the model names an output that no layer has; save the model again.")
+    if as_it_is := [end for end in ends if end in building.inputs]:
+        raise ValueError(
+            f"The model {config.get('name')!r:.60} puts out its input {as_it_is[0]!r} as it is, which cannot be read; "
+            "leave that output out and save the model again."
+        )
     return Part((_network(building.inputs, building.nodes, ends),), building.variables)
 
 
@@ -88,6 +94,13 @@ class _Building:
             )
         shapes, sources = [self._shapes[tensor] for tensor in tensors], [self.node_of[tensor] for tensor in tensors]
         part = self._convert(layer, shapes, sources, call)
+        model = part.layers[0] if part.layers else None
+        if isinstance(model, BaseNetwork) and len(model.output_names) > 1:
+            raise ValueError(
+                f"Layer {layer.name!r} ({layer.kind}) is a model with {len(model.output_names)} outputs within "
+                "another, where one of 1 output can be read; put its layers into the outer model, or give it 1 output, "
+                "and save the model again."
+            )
         chosen = range(len(tensors)) if part.reads is None else part.reads
         read: Any = tuple(shapes[at] for at in chosen) if len(chosen) > 1 else shapes[chosen[0]]
         sources = [sources[at] for at in chosen]
@@ -107,7 +120,7 @@ def _network(inputs: Mapping[str, Shape], nodes: Mapping[str, tuple[Any, ...]], 
     """A Network where every node reads the one before alone, else a Graph."""
     before, chain = list(inputs), list[Layer]()
     for name, (layer, *sources) in nodes.items():
-        if isinstance(layer, Same) or sources != before:
+        if isinstance(layer, Same) or len(before) > 1 or sources != before:
             return Graph(inputs, nodes, outputs)
         chain.append(replace(layer, name=name))
         before = [name]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sparkdl.interchange.onnx_in.folding import check_whole
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.views import Form, Value
 from sparkdl.layers.base import Layer, Weights
@@ -115,4 +116,4 @@ class Assembly:
 
 def float32(array: Any) -> np.ndarray[Any, Any]:
     """An array of weights as such, in memory of its own."""
-    return np.array(array, np.float32, order="C")
+    return np.array(check_whole(np.asarray(array)), np.float32, order="C")

@@ -8,6 +8,7 @@ import numpy as np
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly
+from sparkdl.interchange.onnx_in.folding import check_whole, once
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.views import Group, Part, Value, size_of
@@ -79,7 +80,8 @@ def hidden(build: Assembly, operator: Operator, x: Value, gone: Array, rest: boo
     asked: Asked = scores.told["asked"]
     if np.any(gone):
         later = np.triu(np.ones(gone.shape[-2:], bool), 1)
-        if gone.ndim < 2 or not np.array_equal(gone, np.broadcast_to(later, gone.shape)):
+        for_all = gone.ndim < 2 or gone.shape[-2] == 1 < size_of(x.theirs[-2])  # queries alike
+        if for_all or not np.array_equal(gone, np.broadcast_to(later, gone.shape)):
             rest = False
         asked = asked._replace(causal=True)
     if not rest:
@@ -91,9 +93,10 @@ def where(build: Assembly, operator: Operator, condition: Array, one: Value | Ar
     """Where, by a constant, of scores."""
     known = isinstance(condition, np.ndarray) and isinstance(one, Value) != isinstance(other, Value)
     scores, number = (one, other) if isinstance(one, Value) else (other, one)
-    if not known or not build.unfinished(scores, SCORES) or np.any(number > NOTHING):  # type: ignore[arg-type, operator]
+    if not known or not build.unfinished(scores, SCORES) or np.any(once(number) > NOTHING):  # type: ignore[arg-type, operator]
         raise Refused(f"its node {operator.name!r} (Where) chooses between numbers, other than attention does")
     assert isinstance(scores, Value)
+    condition = check_whole(once(condition, kept=2))
     return hidden(build, operator, scores, ~condition if scores is one else condition)
 
 

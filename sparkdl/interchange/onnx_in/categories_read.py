@@ -9,6 +9,7 @@ import numpy as np
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly, float32
+from sparkdl.interchange.onnx_in.folding import check_whole
 from sparkdl.interchange.onnx_in.joining import alike
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -31,7 +32,7 @@ def embedded(build: Assembly, operator: Operator, table: Array, x: Value) -> Val
 
 def one_hot(build: Assembly, operator: Operator, x: Value, every: Array) -> Value:
     """1 at a category, of as many as there are numbers to compare with."""
-    if not isinstance(every, np.ndarray) or not np.array_equal(every.ravel(), np.arange(every.size)):
+    if not isinstance(every, np.ndarray) or not np.array_equal(check_whole(every).ravel(), np.arange(every.size)):
         raise Refused(f"its node {operator.name!r} (Equal) compares with other numbers than those of all categories")
     last, count = new_axis(every.size), int(operator.attributes.get("rows", every.size))
     layer = OneHot(count, unknown=count < every.size)

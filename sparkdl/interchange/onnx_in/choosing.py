@@ -10,7 +10,7 @@ import numpy as np
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly
 from sparkdl.interchange.onnx_in.categories_read import embedded
-from sparkdl.interchange.onnx_in.folding import slices
+from sparkdl.interchange.onnx_in.folding import listed, slices
 from sparkdl.interchange.onnx_in.forms import without
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -47,7 +47,7 @@ def split(build: Assembly, operator: Operator, x: Value, lengths: Array | None =
     """Split."""
     axis, count = x.axis(operator.attributes.get("axis", 0)), len(operator.outputs)
     each = -(-size_of(x.theirs[axis]) // count)
-    told = operator.attributes.get("split") if lengths is None else lengths.tolist()
+    told = operator.attributes.get("split") if lengths is None else listed(lengths)
     ends = np.minimum(np.cumsum([0, *(told or [each] * count)]), size_of(x.theirs[axis])).tolist()
     pairs = zip(ends, ends[1:], strict=False)
     return tuple(some_of(build, operator, x, axis, start, stop) for start, stop in pairs)

@@ -19,19 +19,36 @@ from sparkdl.interchange.onnx_in.refusal import Refused
 
 BATCH, STEPS = 1_000_003, 1_000_033  # primes
 MOST = 1 << 27  # numbers that a constant may come to hold
+MOST_LISTED = 1 << 16  # sizes, axes or places, of which an array of a file has a few for each of its axes
+COUNTED = 1 << 60  # numbers of which NumPy can count the bytes
 
 Fold = Callable[..., Any]
 
 
-def once(array: Array) -> Array:
-    """The numbers of an array without those that repeat along an axis, which becomes one of size 1."""
-    return array[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in array.strides)]
+def once(array: Array, kept: int = 0) -> Array:
+    """The numbers of an array without those that repeat along an axis, which becomes one of size 1; some last stay."""
+    strides = array.strides[: max(0, array.ndim - kept)]
+    return array[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
 
 
 def check_size(*sizes: int) -> None:
     """Refused for more numbers than a constant may hold."""
     if math.prod(sizes) > MOST:
         raise Refused(f"its constants come to arrays of {math.prod(sizes)} numbers, more than the {MOST} that are made")
+
+
+def check_whole(array: Array) -> Array:
+    """The array, which may then be copied; Refused where that would repeat its numbers more often than may be."""
+    if once(array).size != array.size:
+        check_size(array.size)
+    return array
+
+
+def listed(array: Array) -> list[Any]:
+    """The sizes, axes or places that a constant names."""
+    if array.size > MOST_LISTED:
+        raise Refused(f"it names {array.size} sizes, axes or places at once, more than the {MOST_LISTED} that are read")
+    return array.ravel().tolist()
 
 
 def _elementwise(function: Fold) -> Fold:
@@ -98,7 +115,7 @@ def slices(operator: Operator, rank: int, *ends: Array | None) -> tuple[slice, .
     """What a Slice takes of each axis of an array; its ends are attributes up to opset 9, and arrays after that."""
     told = [operator.attributes.get(name) for name in ("starts", "ends", "axes", "steps")]
     for place, given in enumerate(ends):
-        told[place] = told[place] if given is None else given.ravel().tolist()
+        told[place] = told[place] if given is None else listed(given)
     starts, stops, axes, steps = told
     if starts is None or stops is None:
         raise Refused("it has a Slice without a beginning or an end")
@@ -115,7 +132,7 @@ def _sliced(operator: Operator, array: Array, *ends: Array | None) -> Array:
 
 def axes_of(operator: Operator, given: Array | None = None) -> list[int] | None:
     """The axes that an operator names, as an attribute or by an array; None of one that names none."""
-    return operator.attributes.get("axes") if given is None else given.ravel().tolist()
+    return operator.attributes.get("axes") if given is None else listed(given)
 
 
 def _unsqueezed(operator: Operator, array: Array, axes: Array | None = None) -> Array:
@@ -129,8 +146,8 @@ def _squeezed(operator: Operator, array: Array, axes: Array | None = None) -> Ar
 
 def sizes(shape: Array) -> tuple[int, ...]:
     """An array of sizes as such."""
-    found = tuple(int(size) for size in np.atleast_1d(shape).tolist())
-    if len(found) > 32 or any(size < 0 for size in found):
+    found = tuple(map(int, listed(shape)))
+    if len(found) > 32 or any(size < 0 for size in found) or math.prod(found) >= COUNTED:
         raise Refused(f"it makes an array of the shape {found}")
     return found
 
@@ -140,7 +157,7 @@ def target(operator: Operator, given: tuple[int, ...], wanted: Array) -> tuple[i
     keeps = not operator.attributes.get("allowzero", 0)
     shape = [
         given[place] if size == 0 and keeps and place < len(given) else int(size)
-        for place, size in enumerate(wanted.ravel().tolist())
+        for place, size in enumerate(listed(wanted))
     ]
     known = math.prod(size for size in shape if size != -1)
     return tuple(math.prod(given) // max(known, 1) if size == -1 else size for size in shape)
@@ -148,9 +165,7 @@ def target(operator: Operator, given: tuple[int, ...], wanted: Array) -> tuple[i
 
 def _reshaped(operator: Operator, array: Array, shape: Array) -> Array:
     wanted = target(operator, array.shape, shape)
-    if once(array).size != array.size:
-        check_size(array.size)
-    return array.reshape(wanted)
+    return check_whole(array).reshape(wanted)
 
 
 def shape_of(operator: Operator, shape: tuple[int, ...]) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly, float32
+from sparkdl.interchange.onnx_in.folding import listed
 from sparkdl.interchange.onnx_in.forms import channels_last, rows_first, without
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -70,11 +71,11 @@ def _with_token(build: Assembly, operator: Operator, axis: int, *given: Value | 
 
 def pad(build: Assembly, operator: Operator, x: Value, *given: Array | None) -> Value:
     """Pad, with zeros around positions."""
-    told = operator.attributes.get("pads") if not given or given[0] is None else given[0].ravel().tolist()
+    told = operator.attributes.get("pads") if not given or given[0] is None else listed(given[0])
     fill = given[1].item() if len(given) > 1 and given[1] is not None and given[1].size else 0
     fill = operator.attributes.get("value", fill)
     rank = len(x.theirs)
-    axes = list(range(rank)) if len(given) < 3 or given[2] is None else [x.axis(int(axis)) for axis in given[2].ravel()]
+    axes = list(range(rank)) if len(given) < 3 or given[2] is None else [x.axis(int(axis)) for axis in listed(given[2])]
     pairs = {axis: (told[place], told[place + len(axes)]) for place, axis in enumerate(axes)} if told else {}
     moved = {axis: pair for axis, pair in pairs.items() if any(pair)}
     if operator.attributes.get("mode", "constant") != "constant" or fill:

@@ -11,7 +11,7 @@ import numpy as np
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_extra import require_onnx
 from sparkdl.interchange.onnx_in.assembly import Assembly
-from sparkdl.interchange.onnx_in.folding import axes_of, shape_of, target
+from sparkdl.interchange.onnx_in.folding import axes_of, listed, shape_of, target
 from sparkdl.interchange.onnx_in.forms import batch_of, channels_last
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -74,7 +74,7 @@ def reshape(build: Assembly, operator: Operator, x: Value, wanted: Array) -> Val
 
 def expand(build: Assembly, operator: Operator, x: Value, wanted: Array) -> Value:
     """Expand: numbers again and again, along axes of size 1."""
-    sizes = np.broadcast_shapes(x.sizes, tuple(wanted.ravel().tolist()))
+    sizes = np.broadcast_shapes(x.sizes, tuple(listed(wanted)))
     x = x.unsqueezed(range(len(sizes) - len(x.theirs)))
     new = [new_axis(size) if size != own else () for size, own in zip(sizes, x.sizes, strict=True)]
     made = repeated(build, operator, x, (*x.ours, *new))

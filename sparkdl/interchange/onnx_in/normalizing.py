@@ -9,7 +9,7 @@ import numpy as np
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly, float32
-from sparkdl.interchange.onnx_in.folding import once
+from sparkdl.interchange.onnx_in.folding import check_size, once
 from sparkdl.interchange.onnx_in.forms import channels_last, rows_first, with_last
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -51,6 +51,12 @@ def _weights(scale: Array | None, bias: Array | None) -> Weights:
     return {name: float32(array).ravel() for name, array in given.items() if array is not None}
 
 
+def _repeated(times: int, scale: Array, bias: Array) -> Weights:
+    """Weights of groups, for each of a group's channels."""
+    check_size(max(scale.size, bias.size), times)
+    return {name: np.repeat(float32(array), times) for name, array in {"scale": scale, "bias": bias}.items()}
+
+
 def instance_norm(build: Assembly, operator: Operator, x: Value, scale: Array, bias: Array) -> Value:
     """InstanceNormalization: a GroupNorm, whose groups are the channels, or those that channels were joined to."""
     groups = x.theirs[1]
@@ -65,17 +71,14 @@ def instance_norm(build: Assembly, operator: Operator, x: Value, scale: Array, b
     layer = GroupNorm(
         size_of(groups), epsilon=operator.attributes.get("epsilon", 1e-5), scale=not plain, bias=not plain
     )
-    repeated = {"scale": scale, "bias": bias}
-    times = size_of(within)
-    weights = {} if plain else {name: float32(np.repeat(array, times)) for name, array in repeated.items()}
+    weights = {} if plain else _repeated(size_of(within), scale, bias)
     return build.put(operator, layer, [(x, form)], form, x.theirs, weights)
 
 
 def group_norm(build: Assembly, operator: Operator, x: Value, scale: Array, bias: Array) -> Value:
     """GroupNormalization, whose scale and bias are of channels, or of groups as up to opset 20."""
     groups, form = operator.attributes["num_groups"], channels_last(x.theirs)
-    times = size_of(form[-1]) // len(scale)
-    weights = {name: float32(np.repeat(array, times)) for name, array in {"scale": scale, "bias": bias}.items()}
+    weights = _repeated(size_of(form[-1]) // len(scale), scale, bias)
     layer = GroupNorm(groups, epsilon=operator.attributes.get("epsilon", 1e-5))
     return build.put(operator, layer, [(x, form)], form, x.theirs, weights)
 

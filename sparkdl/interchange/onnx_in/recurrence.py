@@ -9,7 +9,7 @@ import numpy as np
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly, float32
-from sparkdl.interchange.onnx_in.folding import once
+from sparkdl.interchange.onnx_in.folding import check_whole, once
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.views import Form, Group, Value, new_axis, size_of
@@ -89,7 +89,7 @@ def _weights(operator: Operator, kernel: Any, recurrent: Any, bias: Any, peephol
     """One way's weights, of theirs, whose rows are in blocks of units, and the biases of x and of the state in two."""
 
     def ordered(array: Array, blocks: Sequence[int]) -> Array:
-        parts = np.split(array, len(blocks))
+        parts = np.split(check_whole(array), len(blocks))
         return np.concatenate([parts[block] for block in blocks])
 
     blocks = BLOCKS[operator.kind]

@@ -10,7 +10,7 @@ import numpy as np
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly
 from sparkdl.interchange.onnx_in.attention_parts import SCORES, hidden
-from sparkdl.interchange.onnx_in.folding import STEPS, axes_of, once
+from sparkdl.interchange.onnx_in.folding import STEPS, axes_of, check_whole, once
 from sparkdl.interchange.onnx_in.forms import without
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.views import Form, Group, Value, parts_of, size_of
@@ -35,7 +35,7 @@ def of_lengths(build: Assembly, operator: Operator, given: list[Any]) -> Value |
     """What an operator makes of the lengths, or of what was made of them; None if it reads neither."""
     values = [value for value in given if isinstance(value, Value)]
     if operator.kind == "Waves":
-        return _left(build, operator, WAVES, values, speeds=given[0], ahead=given[1])
+        return _left(build, operator, WAVES, values, speeds=check_whole(given[0]), ahead=check_whole(given[1]))
     if operator.kind == "Earlier" and _counts(once(given[0])):
         return _left(build, operator, VALID, values, causal=True)
     kinds = {what for what in PARTS for value in values if build.unfinished(value, what)}
@@ -99,11 +99,11 @@ def _where_valid(build: Assembly, operator: Operator, condition: Value, x: Value
 
 
 def _where_some(build: Assembly, operator: Operator, condition: Value, x: Value, other: Any) -> Value | None:
-    return x if isinstance(x, Value) and isinstance(other, np.ndarray) and not np.any(other) else None
+    return x if isinstance(x, Value) and isinstance(other, np.ndarray) and not np.any(once(other)) else None
 
 
 def _where_last(build: Assembly, operator: Operator, condition: Value, x: Value, other: Any) -> Value | None:
-    if not isinstance(x, Value) or isinstance(other, Value) or np.any(other):
+    if not isinstance(x, Value) or isinstance(other, Value) or np.any(once(other)):
         return None
     return build.leave(operator, LAST, [x], x.theirs)
 

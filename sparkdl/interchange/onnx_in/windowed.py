@@ -10,6 +10,7 @@ import numpy as np
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly, float32
+from sparkdl.interchange.onnx_in.folding import listed
 from sparkdl.interchange.onnx_in.forms import channels_last
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -159,7 +160,7 @@ def resize(build: Assembly, operator: Operator, x: Value, *given: Array | None) 
     """Resize and Upsample, to a multiple of the positions."""
     told, rank = operator.attributes, len(x.theirs)
     arrays = [array for array in given if array is not None and array.size == rank]
-    scales: list[float] = (told.get("scales") or []) if not arrays else arrays[-1].ravel().tolist()
+    scales: list[float] = (told.get("scales") or []) if not arrays else listed(arrays[-1])
     if scales and arrays and arrays[-1].dtype.kind == "i":
         scales = [1.0, *(size / own for size, own in zip(scales[1:], x.sizes[1:], strict=True))]
     mode, how = told.get("mode", "nearest"), told.get("coordinate_transformation_mode", "half_pixel")
