@@ -24,10 +24,9 @@ from sparkdl.layers.products import matmul
 from sparkdl.layers.ragged import Ragged, check_vectors
 from sparkdl.specs import check_range
 
-# Numbers of z that pass from a product to a scan. A training step of an LSTM (64, 128, 256) to 256 takes 281 ms on one
-# core with 2^19 to 2^20, 287 with 2^21, 293 all at once. Up to AT_ONCE of them are not cut: a loop of two chunks takes
-# 1.02 to 1.1 of the time, for what it copies.
-CHUNK, AT_ONCE = 1 << 20, 1 << 21
+# Numbers of z that pass from a product to a scan. A training step of an LSTM (64, 128, 256) to 256 takes 238 ms on one
+# core with 2^20, 255 with 2^19, 248 all at once.
+CHUNK = 1 << 20
 State = tuple[Array, ...]  # of all rows, (batch, units) each; the first is what the layer puts out
 
 
@@ -241,19 +240,29 @@ class Recurrent(KernelLayer):
     ) -> Ran:
         """All steps, from zeros or of a segment from `start`; with what `advance` kept if it is to `keep` that."""
 
-        def advance(state: State, step: tuple[Array, Array | None]) -> tuple[State, Any]:
-            z, valid = step
+        def step_of(state: State, z: Array, valid: Array | None) -> tuple[State, Any]:
             new, kept = self._advanced(weights, state, z, masks.state)
             return _where(valid, new, state), (_where(valid, new[:1])[0], kept if keep else None)
 
-        def chunk(state: State, part: tuple[Array, Array | None]) -> tuple[State, Any]:
-            x, valid = part
+        def advance(carried: tuple[State, Any], step: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
+            (state, made), (number, z, valid) = carried, step
+            state, own = step_of(state, z, valid)
+            return (state, _with_step(made, number, own)), None
+
+        def chunk(carried: tuple[State, Any], part: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
+            number, x, valid = part
             z = matmul(flat(x), weights["kernel"]).reshape(*x.shape[:2], -1)
-            return lax.scan(advance, state, (z, valid), reverse=self.backwards)
+            return lax.scan(advance, carried, (number, z, valid), reverse=self.backwards)
 
         steps, valid = _steps(x, masks.x)
-        first = self._zeros(steps.shape[1], steps.dtype) if start is None else start
-        end, (y, kept) = _over(chunk, first, (steps, valid), self._chunks(steps), self.backwards)
+        count, rows, _ = steps.shape
+        first = self._zeros(rows, steps.dtype) if start is None else start
+        z = jnp.zeros((rows, self.blocks * self.units), steps.dtype)
+        _, own = jax.eval_shape(step_of, first, z, None if valid is None else valid[0])
+        # Written step by step through both loops: what the inner one would put out, the outer one would copy.
+        made = jax.tree.map(lambda part: jnp.zeros((count, *part.shape), part.dtype), own)
+        parts = (jnp.arange(count), steps, valid)
+        (end, (y, kept)), _ = _over(chunk, (first, made), parts, self._chunks(steps), self.backwards)
         return Ran(y, kept, masks, start, None if start is None else end)
 
     def _back(
@@ -265,24 +274,26 @@ class Recurrent(KernelLayer):
         y, masks = ran.y, ran.masks
         back = weights["recurrent"].T
 
-        def retreat(dstate: State, step: tuple[Array, Moment, Array | None]) -> tuple[State, Any]:
-            dy, at, valid = step
+        def retreat(dstate: State, number: Array) -> tuple[State, Any]:
+            dy, at, valid = _step(known, number)
             dstate = _where(valid, (dstate[0] + dy, *dstate[1:]))
             return self.retreat(weights, back, dstate, at, masks.state)
 
         def chunk(carried: tuple[State, Weights], part: Any) -> tuple[tuple[State, Weights], Any]:
             dstate, total = carried
-            x, *steps = part
-            dstate, slopes = lax.scan(retreat, dstate, tuple(steps), reverse=not self.backwards)
+            number, x, at = part
+            dstate, slopes = lax.scan(retreat, dstate, number, reverse=not self.backwards)
             if wants_gradient:
-                total = jax.tree.map(jnp.add, total, self._gradient(weights, x, steps[1], slopes, masks))
+                total = jax.tree.map(jnp.add, total, self._gradient(weights, x, at, slopes, masks))
             return (dstate, total), matmul(flat(slopes[0]), weights["kernel"].T) if wants_delta else None
 
         steps, valid = _steps(x, masks.x)
         start = self._zeros(steps.shape[1], y.dtype)
         empty = jax.tree.map(jnp.zeros_like, weights) if wants_gradient else {}
-        known = (steps, _steps(dy)[0], Moment(y, self._before(ran), ran.kept), valid)
-        (_, gradient), dx = _over(chunk, (start, empty), known, self._chunks(steps), not self.backwards)
+        moments = Moment(y, self._before(ran), ran.kept)
+        known = (_steps(dy)[0], moments, valid)
+        parts = (jnp.arange(len(steps)), steps, moments)
+        (_, gradient), dx = _over(chunk, (start, empty), parts, self._chunks(steps), not self.backwards)
         if not wants_delta:
             return None, gradient
         dx = dx.reshape(steps.shape)
@@ -302,10 +313,7 @@ class Recurrent(KernelLayer):
     def _chunks(self, steps: Array) -> int:
         """Into how many equal chunks to cut the steps: as few as are small enough, if there are such, else one."""
         count = len(steps)
-        numbers = count * steps.shape[1] * self.blocks * self.units
-        if numbers <= AT_ONCE:
-            return 1
-        fewest = -(-numbers // CHUNK)
+        fewest = -(-count * steps.shape[1] * self.blocks * self.units // CHUNK)
         return next((chunks for chunks in range(fewest, 2 * fewest) if count % chunks == 0), 1)
 
     def _zeros(self, rows: int, dtype: Any) -> State:
@@ -387,6 +395,16 @@ def _over(chunk: Callable[..., Any], start: Any, tree: Any, chunks: int, reverse
     cut = jax.tree.map(lambda array: array.reshape(chunks, len(array) // chunks, *array.shape[1:]), tree)
     carried, made = lax.scan(chunk, start, cut, reverse=reverse)
     return carried, jax.tree.map(lambda array: array.reshape(array.shape[0] * array.shape[1], *array.shape[2:]), made)
+
+
+def _step(tree: Any, number: Array) -> Any:
+    """One step of arrays of all steps."""
+    return jax.tree.map(lambda array: lax.dynamic_index_in_dim(array, number, keepdims=False), tree)
+
+
+def _with_step(tree: Any, number: Array, step: Any) -> Any:
+    """Arrays of all steps with that one written into them, in place."""
+    return jax.tree.map(lambda array, own: lax.dynamic_update_index_in_dim(array, own, number, 0), tree, step)
 
 
 def _where(valid: Array | None, state: State, other: State | None = None) -> State:

@@ -276,8 +276,6 @@ def test_steps_in_chunks_are_the_same_steps(layer: Recurrent, monkeypatch: Any, 
         expected = jax.jit(partial(trained, layer))(weights, x, dy)
         with monkeypatch.context() as patch:
             patch.setattr(recurrent, "CHUNK", 2 * BATCH * layer.blocks * UNITS)
-            assert layer._chunks(jnp.zeros((6, BATCH, 1))) == 1
-            patch.setattr(recurrent, "AT_ONCE", 0)
             assert layer._chunks(jnp.zeros((6, BATCH, 1))) == 3
             assert_close(jax.jit(partial(trained, layer))(weights, x, dy), expected)
     assert layer._chunks(jnp.zeros((7, BATCH, 1))) == 1
