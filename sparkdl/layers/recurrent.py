@@ -21,7 +21,7 @@ from sparkdl.constraints import Constraint
 from sparkdl.initializers import GlorotUniform, Initializer, Orthogonal
 from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.products import matmul
-from sparkdl.layers.ragged import Ragged, check_vectors
+from sparkdl.layers.ragged import Ragged, check_vectors, values_of
 from sparkdl.specs import check_range
 
 # Numbers of z that pass from a product to a scan. A training step of an LSTM (64, 128, 256) to 256 takes 238 ms on one
@@ -63,9 +63,9 @@ class Ran(NamedTuple):
 
     Attributes
     ----------
-    y : Array, shape (steps, batch, units)
+    y : Array, shape (batch, steps, units)
     kept : Any
-        What `Recurrent.advance` kept, of all steps.
+        What `Recurrent.advance` kept, of all steps, with these as the first axis.
     masks : Masks
     start, end : State or None
         Before and after a segment of rows; None of whole rows, which start at zeros.
@@ -240,29 +240,27 @@ class Recurrent(KernelLayer):
     ) -> Ran:
         """All steps, from zeros or of a segment from `start`; with what `advance` kept if it is to `keep` that."""
 
-        def step_of(state: State, z: Array, valid: Array | None) -> tuple[State, Any]:
-            new, kept = self._advanced(weights, state, z, masks.state)
-            return _where(valid, new, state), (_where(valid, new[:1])[0], kept if keep else None)
+        def advance(carried: Any, step: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
+            (state, y, kept), (number, z, valid) = carried, step
+            new, own = self._advanced(weights, state, z, masks.state)
+            y = _with_step(y, number, _where(valid, new[:1])[0], axis=1)
+            kept = _with_step(kept, number, own) if keep else None
+            return (_where(valid, new, state), y, kept), None
 
-        def advance(carried: tuple[State, Any], step: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
-            (state, made), (number, z, valid) = carried, step
-            state, own = step_of(state, z, valid)
-            return (state, _with_step(made, number, own)), None
+        def chunk(carried: Any, numbers: Array) -> tuple[Any, None]:
+            steps, valid = _steps(x, numbers, masks.x)
+            z = matmul(flat(steps), weights["kernel"]).reshape(*steps.shape[:2], -1)
+            return lax.scan(advance, carried, (numbers, z, valid), reverse=self.backwards)
 
-        def chunk(carried: tuple[State, Any], part: tuple[Array, Array, Array | None]) -> tuple[Any, None]:
-            number, x, valid = part
-            z = matmul(flat(x), weights["kernel"]).reshape(*x.shape[:2], -1)
-            return lax.scan(advance, carried, (number, z, valid), reverse=self.backwards)
-
-        steps, valid = _steps(x, masks.x)
-        count, rows, _ = steps.shape
-        first = self._zeros(rows, steps.dtype) if start is None else start
-        z = jnp.zeros((rows, self.blocks * self.units), steps.dtype)
-        _, own = jax.eval_shape(step_of, first, z, None if valid is None else valid[0])
+        values = values_of(x)
+        rows, count, _ = values.shape
+        first = self._zeros(rows, values.dtype) if start is None else start
+        z = jnp.zeros((rows, self.blocks * self.units), values.dtype)
+        _, own = jax.eval_shape(self._advanced, weights, first, z, masks.state)
         # Written step by step through both loops: what the inner one would put out, the outer one would copy.
-        made = jax.tree.map(lambda part: jnp.zeros((count, *part.shape), part.dtype), own)
-        parts = (jnp.arange(count), steps, valid)
-        (end, (y, kept)), _ = _over(chunk, (first, made), parts, self._chunks(steps), self.backwards)
+        y = jnp.zeros((rows, count, self.units), values.dtype)
+        kept = jax.tree.map(lambda part: jnp.zeros((count, *part.shape), part.dtype), own) if keep else None
+        end, y, kept = self._over(chunk, (first, y, kept), values, self.backwards)
         return Ran(y, kept, masks, start, None if start is None else end)
 
     def _back(
@@ -271,33 +269,41 @@ class Recurrent(KernelLayer):
         """(dx or None, dweights or {}) from what `_run` gave; the state that it began with counts as a constant."""
         if not wants_delta and not wants_gradient:
             return None, {}
-        y, masks = ran.y, ran.masks
-        back = weights["recurrent"].T
+        masks, back = ran.masks, weights["recurrent"].T
 
-        def retreat(dstate: State, number: Array) -> tuple[State, Any]:
-            dy, at, valid = _step(known, number)
+        def retreat(dstate: State, step: tuple[Array, Array, Array, Array, Array | None]) -> tuple[State, Any]:
+            number, dy, y, before, valid = step
             dstate = _where(valid, (dstate[0] + dy, *dstate[1:]))
-            return self.retreat(weights, back, dstate, at, masks.state)
+            return self.retreat(weights, back, dstate, Moment(y, before, _step(ran.kept, number)), masks.state)
 
-        def chunk(carried: tuple[State, Weights], part: Any) -> tuple[tuple[State, Weights], Any]:
-            dstate, total = carried
-            number, x, at = part
-            dstate, slopes = lax.scan(retreat, dstate, number, reverse=not self.backwards)
+        def chunk(carried: tuple[State, Weights, Array | None], numbers: Array) -> tuple[Any, None]:
+            dstate, total, dx = carried
+            steps, valid = _steps(x, numbers, masks.x)
+            y, before = _cut(ran.y, numbers), self._before(ran, numbers)
+            each = (numbers, _cut(dy, numbers), y, before, valid)
+            dstate, slopes = lax.scan(retreat, dstate, each, reverse=not self.backwards)
             if wants_gradient:
-                total = jax.tree.map(jnp.add, total, self._gradient(weights, x, at, slopes, masks))
-            return (dstate, total), matmul(flat(slopes[0]), weights["kernel"].T) if wants_delta else None
+                kept = jax.tree.map(lambda part: lax.dynamic_slice_in_dim(part, numbers[0], len(numbers)), ran.kept)
+                own = self._gradient(weights, steps, Moment(y, before, kept), slopes, masks)
+                total = jax.tree.map(jnp.add, total, own)
+            if dx is not None:
+                own_dx = matmul(flat(slopes[0]), weights["kernel"].T).reshape(steps.shape)
+                own_dx = own_dx if masks.x is None else own_dx * masks.x[None]
+                dx = lax.dynamic_update_slice_in_dim(dx, own_dx.swapaxes(0, 1), numbers[0], axis=1)
+            return (dstate, total, dx), None
 
-        steps, valid = _steps(x, masks.x)
-        start = self._zeros(steps.shape[1], y.dtype)
+        values = values_of(x)
         empty = jax.tree.map(jnp.zeros_like, weights) if wants_gradient else {}
-        moments = Moment(y, self._before(ran), ran.kept)
-        known = (_steps(dy)[0], moments, valid)
-        parts = (jnp.arange(len(steps)), steps, moments)
-        (_, gradient), dx = _over(chunk, (start, empty), parts, self._chunks(steps), not self.backwards)
-        if not wants_delta:
-            return None, gradient
-        dx = dx.reshape(steps.shape)
-        return (dx if masks.x is None else dx * masks.x[None]).swapaxes(0, 1), gradient
+        began = self._zeros(len(values), ran.y.dtype), empty, jnp.zeros_like(values) if wants_delta else None
+        _, gradient, dx = self._over(chunk, began, values, not self.backwards)
+        return dx, gradient
+
+    def _over(self, chunk: Callable[[Any, Array], tuple[Any, None]], start: Any, values: Array, reverse: bool) -> Any:
+        """What `chunk` comes to, given the numbers of the steps of one chunk after another."""
+        numbers, chunks = jnp.arange(values.shape[1]), self._chunks(values)
+        if chunks == 1:
+            return chunk(start, numbers)[0]
+        return lax.scan(chunk, start, numbers.reshape(chunks, -1), reverse=reverse)[0]
 
     def _advanced(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
         """`advance` of z without the bias, which costs nothing in the step and a pass over all z before it."""
@@ -310,24 +316,27 @@ class Recurrent(KernelLayer):
         gradient = {"kernel": matmul(flat(x).T, dz)} | self.recurrent_gradient(weights, before, at, slopes)
         return gradient | ({"bias": dz.sum(axis=0)} if self.bias else {})
 
-    def _chunks(self, steps: Array) -> int:
+    def _chunks(self, values: Array) -> int:
         """Into how many equal chunks to cut the steps: as few as are small enough, if there are such, else one."""
-        count = len(steps)
-        fewest = -(-count * steps.shape[1] * self.blocks * self.units // CHUNK)
+        rows, count, _ = values.shape
+        fewest = -(-count * rows * self.blocks * self.units // CHUNK)
         return next((chunks for chunks in range(fewest, 2 * fewest) if count % chunks == 0), 1)
 
     def _zeros(self, rows: int, dtype: Any) -> State:
         return (jnp.zeros((rows, self.units), dtype),) * self.states
 
-    def _before(self, ran: Ran) -> Array:
-        """What the step before each put out."""
-        first = jnp.zeros_like(ran.y[:1]) if ran.start is None else ran.start[0][None]
-        return jnp.concatenate([ran.y[1:], first] if self.backwards else [first, ran.y[:-1]])
+    def _before(self, ran: Ran, numbers: Array) -> Array:
+        """What the step before each of these put out, (steps, batch, units)."""
+        first = jnp.zeros_like(ran.y[:, 0]) if ran.start is None else ran.start[0]
+        edge = numbers[-1] + 1 if self.backwards else numbers[0] - 1
+        there = (edge >= 0) & (edge < ran.y.shape[1])
+        beyond = jnp.where(there, _step(ran.y, edge, axis=1), first)[None]
+        y = _cut(ran.y, numbers)
+        return jnp.concatenate([y[1:], beyond] if self.backwards else [beyond, y[:-1]])
 
     def _rows(self, y: Array, x: Any) -> Any:
         """y as x is."""
-        rows = y.swapaxes(0, 1)
-        return Ragged(rows, x.lengths) if isinstance(x, Ragged) else rows
+        return Ragged(y, x.lengths) if isinstance(x, Ragged) else y
 
     def _masks(self, x: Any, context: Context) -> Masks:
         values = x.values if isinstance(x, Ragged) else x
@@ -378,33 +387,28 @@ def _is_block(z: Array, number: int, blocks: int) -> Array:
     return (jnp.arange(z.shape[-1]) // (z.shape[-1] // blocks) == number)[None]
 
 
-def _steps(x: Any, mask: Array | None = None) -> tuple[Array, Array | None]:
+def _cut(rows: Array, numbers: Array) -> Array:
+    """Consecutive steps of rows (batch, steps, n) as (steps, batch, n)."""
+    return lax.dynamic_slice_in_dim(rows, numbers[0], len(numbers), axis=1).swapaxes(0, 1)
+
+
+def _steps(x: Any, numbers: Array, mask: Array | None) -> tuple[Array, Array | None]:
     """(steps, batch, n) with zeros for padding; and (steps, batch, 1) of bool, what is none, if there may be some."""
+    steps, valid = _cut(values_of(x), numbers), None
     if isinstance(x, Ragged):
-        valid = x.valid.T[..., None]
-        steps = jnp.where(valid, x.values.swapaxes(0, 1), 0)
-    else:
-        valid, steps = None, x.swapaxes(0, 1)
+        valid = _cut(x.valid[..., None], numbers)
+        steps = jnp.where(valid, steps, 0)
     return steps if mask is None else steps * mask[None], valid
 
 
-def _over(chunk: Callable[..., Any], start: Any, tree: Any, chunks: int, reverse: bool) -> tuple[Any, Any]:
-    """`lax.scan` of `chunk` over equal chunks of the arrays' steps, of which it is given many at once."""
-    if chunks == 1:
-        return chunk(start, tree)
-    cut = jax.tree.map(lambda array: array.reshape(chunks, len(array) // chunks, *array.shape[1:]), tree)
-    carried, made = lax.scan(chunk, start, cut, reverse=reverse)
-    return carried, jax.tree.map(lambda array: array.reshape(array.shape[0] * array.shape[1], *array.shape[2:]), made)
-
-
-def _step(tree: Any, number: Array) -> Any:
+def _step(tree: Any, number: Array, axis: int = 0) -> Any:
     """One step of arrays of all steps."""
-    return jax.tree.map(lambda array: lax.dynamic_index_in_dim(array, number, keepdims=False), tree)
+    return jax.tree.map(lambda array: lax.dynamic_index_in_dim(array, number, axis, keepdims=False), tree)
 
 
-def _with_step(tree: Any, number: Array, step: Any) -> Any:
+def _with_step(tree: Any, number: Array, step: Any, axis: int = 0) -> Any:
     """Arrays of all steps with that one written into them, in place."""
-    return jax.tree.map(lambda array, own: lax.dynamic_update_index_in_dim(array, own, number, 0), tree, step)
+    return jax.tree.map(lambda array, own: lax.dynamic_update_index_in_dim(array, own, number, axis), tree, step)
 
 
 def _where(valid: Array | None, state: State, other: State | None = None) -> State:

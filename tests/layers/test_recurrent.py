@@ -276,9 +276,9 @@ def test_steps_in_chunks_are_the_same_steps(layer: Recurrent, monkeypatch: Any, 
         expected = jax.jit(partial(trained, layer))(weights, x, dy)
         with monkeypatch.context() as patch:
             patch.setattr(recurrent, "CHUNK", 2 * BATCH * layer.blocks * UNITS)
-            assert layer._chunks(jnp.zeros((6, BATCH, 1))) == 3
+            assert layer._chunks(jnp.zeros((BATCH, 6, 1))) == 3
             assert_close(jax.jit(partial(trained, layer))(weights, x, dy), expected)
-    assert layer._chunks(jnp.zeros((7, BATCH, 1))) == 1
+    assert layer._chunks(jnp.zeros((BATCH, 7, 1))) == 1
 
 
 def test_both_ways_are_the_layer_and_the_layer_backwards(float64: None) -> None:
