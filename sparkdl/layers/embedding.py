@@ -169,15 +169,16 @@ class Embedding(Categories):
         return {"table": self._rows_of(x, dy).product()}
 
     def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Array, Any]:
-        """(y, what was read)."""
-        if self.unknown_rate:
-            values = values_of(x)
-            hidden = jax.random.bernoulli(context.key, self.unknown_rate, values.shape)
-            x = with_values(x, jnp.where(hidden, self.rows, values))
-        return self.forward(weights, x), x
+        """(y, what was read, if that is not x)."""
+        if not self.unknown_rate:
+            return self.forward(weights, x), None
+        values = values_of(x)
+        hidden = jax.random.bernoulli(context.key, self.unknown_rate, values.shape)
+        read = with_values(x, jnp.where(hidden, self.rows, values))
+        return self.forward(weights, read), read
 
     def train_gradient(self, weights: Weights, x: Any, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
-        x = kept
+        x = x if kept is None else kept
         if not context.apart or self.l2 or self.constraint is not None or self._every_row > MOST_ROWS:
             return self.gradient(weights, x, y, dy)
         return {"table": self._rows_of(x, dy)}
