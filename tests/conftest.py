@@ -69,6 +69,7 @@ SLOW = (
     "tests/layers/test_convolution_over_time.py::test_a_causal_convolution_is_that_of_keras",
     "tests/layers/test_convolution_over_time.py::test_a_network_keeps",
     "tests/layers/test_convolution_over_time.py::test_rows_of_any_length",
+    "tests/layers/test_embedding.py::test_the_vector_of_unknown",
     "tests/layers/test_layers.py::test_a_batch_is_its_rows_and_its_gradient_their_sum[Transformer",
     "tests/layers/test_layers.py::test_compiled_and_eager",
     "tests/layers/test_layers.py::test_delta_and_gradient_are_the_derivatives_of_forward[Bidirectional",

@@ -134,8 +134,6 @@ def test_a_layer_without_weights_gives_what_the_layers_after_it_compute_in(layer
     assert found.dtype == jnp.bfloat16
     exact = network.forward(jax.tree.map(lambda array: array.astype(jnp.float32), weights), ids)
     np.testing.assert_allclose(found.astype(jnp.float32), exact, rtol=0.05, atol=0.05)
-    fitted = training.fit(network, (ids, np.array([0, 1])), dtype="bfloat16", epochs=1)
-    assert np.isfinite(fitted.history[0].loss)
 
 
 def test_a_character_model_is_trained_by_segments_in_bfloat16() -> None:
