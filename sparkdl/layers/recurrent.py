@@ -279,7 +279,8 @@ class Recurrent(KernelLayer):
         def chunk(carried: tuple[State, Weights, Array | None], numbers: Array) -> tuple[Any, None]:
             dstate, total, dx = carried
             steps, valid = _steps(x, numbers, masks.x)
-            y, before = _cut(ran.y, numbers), self._before(ran, numbers)
+            y = _cut(ran.y, numbers)
+            before = self._before(ran, y, numbers)
             each = (numbers, _cut(dy, numbers), y, before, valid)
             dstate, slopes = lax.scan(retreat, dstate, each, reverse=not self.backwards)
             if wants_gradient:
@@ -325,13 +326,12 @@ class Recurrent(KernelLayer):
     def _zeros(self, rows: int, dtype: Any) -> State:
         return (jnp.zeros((rows, self.units), dtype),) * self.states
 
-    def _before(self, ran: Ran, numbers: Array) -> Array:
-        """What the step before each of these put out, (steps, batch, units)."""
+    def _before(self, ran: Ran, y: Array, numbers: Array) -> Array:
+        """What the step before each of these put out, (steps, batch, units), as y is what they did."""
         first = jnp.zeros_like(ran.y[:, 0]) if ran.start is None else ran.start[0]
         edge = numbers[-1] + 1 if self.backwards else numbers[0] - 1
         there = (edge >= 0) & (edge < ran.y.shape[1])
         beyond = jnp.where(there, _step(ran.y, edge, axis=1), first)[None]
-        y = _cut(ran.y, numbers)
         return jnp.concatenate([y[1:], beyond] if self.backwards else [beyond, y[:-1]])
 
     def _rows(self, y: Array, x: Any) -> Any:

@@ -204,8 +204,8 @@ def check_numbers(rows: Rows, dtype: str) -> int:
         if largest > float(np.finfo(kept).max):
             raise ValueError(f"{name} must be numbers that {kept} holds, received {largest:g}; scale or mend them.")
     labelled = [_labelled(part) for part in rows.labels.values()]
-    counts = np.logical_or.reduce(labelled) if labelled else True
-    return int(np.count_nonzero(rows.weights.astype(kept) * counts))
+    has_label = np.logical_or.reduce(labelled) if labelled else True
+    return int(np.count_nonzero(rows.weights.astype(kept) * has_label))
 
 
 def _labelled(labels: Any) -> Array:
