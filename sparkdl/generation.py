@@ -19,6 +19,7 @@ from sparkdl.layers.base import CannotCarry, Weights
 from sparkdl.layers.normalization import wide
 from sparkdl.layers.ragged import Ragged, is_ragged
 from sparkdl.layers.time_pooling import LastStep
+from sparkdl.specs import is_integer
 from sparkdl.stepping import Stepped
 
 Advance = Callable[[Any, Array], tuple[Array, Any]]  # (logits, state) from a state and the integer that comes next
@@ -48,8 +49,7 @@ class Drawing(NamedTuple):
 
 def _check(name: str, value: Any, least: int, most: int | None = None) -> None:
     """ValueError unless it is an integer between these."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
+    if not is_integer(value, least, math.inf if most is None else most):
         bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name} of generate must be an integer {bounds}, received {value!r}.")
 

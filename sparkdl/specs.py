@@ -7,10 +7,11 @@ as they are written, and turn into plain JSON and back.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
@@ -271,6 +272,27 @@ def check_range(spec: Spec, interval: str, *names: str) -> None:
             raise ValueError(
                 f"{name} of {type(spec).__name__} must be a number in {interval}, received {value!r}; choose one there."
             )
+
+
+def check_integers(spec: Spec, least: int, *names: str) -> None:
+    """Hold fields of a spec to integers of at least `least`; None passes where it is the field's default.
+
+    Raises
+    ------
+    ValueError
+        A field is no integer, or a smaller one.
+    """
+    for name in names:
+        value, optional = getattr(spec, name), getattr(type(spec), name, 0) is None
+        if not is_integer(value, least) and not (optional and value is None):
+            words = "a positive integer" if least == 1 else f"an integer of at least {least}"
+            words += " or None" if optional else ""
+            raise ValueError(f"{name} of {type(spec).__name__} must be {words}, received {value!r}.")
+
+
+def is_integer(value: Any, least: float = -math.inf, most: float = math.inf) -> TypeGuard[int]:
+    """Whether it is an integer, Python's or NumPy's, between these bounds; True and False are none."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(least <= value <= most)
 
 
 class MissingClass(ValueError):

@@ -120,6 +120,7 @@ def test_networks_of_tables_read_bags() -> None:
     assert wide.output_shape() == (2,)
     assert dict(wide.nodes)["wide_seen"][0] == EmbeddingBag(10, 2, mode="sum", unknown=True)
     assert models.dlrm({"seen": bag, "kind": 3}, 2, size=8).output_shape() == (1,)
+    assert models.dlrm({"kind": np.int64(3)}, 2) == models.dlrm({"kind": 3}, 2)
     with pytest.raises(ValueError, match="categories must hold numbers of categories, or layers .*received OneHot"):
         models.dlrm({"kind": OneHot(3)}, 2)  # type: ignore[dict-item]
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.ragged import Ragged, as_ragged, check_vectors
+from sparkdl.specs import check_integers
 
 
 class Attention(NamedTuple):
@@ -68,9 +69,7 @@ class AttentionPool(KernelLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole = isinstance(self.units, int) and not isinstance(self.units, bool) and self.units > 0
-        if self.units is not None and not whole:
-            raise ValueError(f"units of AttentionPool must be a positive integer or None, received {self.units!r}.")
+        check_integers(self, 1, "units")
 
     @property
     def takes_ragged(self) -> bool:

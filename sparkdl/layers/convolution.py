@@ -25,6 +25,7 @@ from sparkdl.layers.causal import first_steps, from_steps
 from sparkdl.layers.ragged import Ragged, is_ragged
 from sparkdl.layers.row_parts import map_parts, parts_of, sum_parts
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
+from sparkdl.specs import check_integers
 
 
 def widened(kernel: Shape) -> tuple[int, int]:
@@ -98,10 +99,7 @@ class Conv(KernelLayer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_windows(self, self.padding, causal=True, size=self._size, strides=self.strides, dilation=self.dilation)
-        for name in ("filters", "groups"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} of Conv must be a positive integer, received {value!r}.")
+        check_integers(self, 1, "filters", "groups")
         if self.filters % self.groups:
             raise ValueError(f"filters of Conv must be a multiple of groups={self.groups}, received {self.filters}.")
 

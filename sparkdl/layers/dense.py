@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.factored import Factored, transposed_product
 from sparkdl.layers.products import matmul
+from sparkdl.specs import check_integers
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,7 @@ class Dense(KernelLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.units, int) or self.units < 1:
-            raise ValueError(f"units of Dense must be a positive integer, received {self.units!r}.")
+        check_integers(self, 1, "units")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         if len(input_shape) != 1:
@@ -89,10 +89,7 @@ class Maxout(KernelLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("units", "pieces"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} of Maxout must be a positive integer, received {value!r}.")
+        check_integers(self, 1, "units", "pieces")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         if len(input_shape) != 1:

@@ -26,6 +26,7 @@ from sparkdl.layers.convolution import Conv
 from sparkdl.layers.ragged import Ragged
 from sparkdl.layers.row_parts import parts_of, sum_parts
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
+from sparkdl.specs import check_integers
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,7 @@ class DepthwiseConv(KernelLayer):
         super().__post_init__()
         sizes = {"size": per_axis(self.size, 1), "strides": self.strides, "dilation": self.dilation}
         check_windows(self, self.padding, causal=True, **sizes)
-        if not isinstance(self.multiplier, int) or self.multiplier < 1:
-            raise ValueError(f"multiplier of DepthwiseConv must be a positive integer, received {self.multiplier!r}.")
+        check_integers(self, 1, "multiplier")
 
     @property
     def takes_ragged(self) -> bool:

@@ -19,7 +19,7 @@ from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.factored import MOST_ROWS, TableRows, rows_at
 from sparkdl.layers.merge import Merge
 from sparkdl.layers.ragged import values_of, with_values
-from sparkdl.specs import check_range
+from sparkdl.specs import check_integers, check_range
 from sparkdl.strings import Hashing, Strings, Vocabulary, check_split
 
 
@@ -47,7 +47,7 @@ class Categories(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_count(self, "rows")
+        check_integers(self, 1, "rows")
         if self.vocabulary is None:
             return
         if not isinstance(self.vocabulary, Vocabulary):
@@ -137,7 +137,7 @@ class Embedding(Categories):
         object.__setattr__(self, "initializer", Initializer.of(self.initializer))
         if self.constraint is not None:
             object.__setattr__(self, "constraint", Constraint.of(self.constraint))
-        _check_count(self, "size")
+        check_integers(self, 1, "size")
         check_range(self, "[0, inf)", "l2")
         check_range(self, "[0, 1)", "unknown_rate")
         if self.unknown_rate and not self.unknown:
@@ -314,9 +314,3 @@ class Bucketize(Layer):
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         return jnp.zeros_like(x)
-
-
-def _check_count(layer: Layer, name: str) -> None:
-    value = getattr(layer, name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} of {type(layer).__name__} must be a positive integer, received {value!r}.")

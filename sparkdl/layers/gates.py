@@ -12,7 +12,7 @@ from sparkdl.layers.activation import Relu
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.pooling import check_rank
 from sparkdl.layers.products import matmul
-from sparkdl.specs import check_range
+from sparkdl.specs import check_integers, check_range
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,7 @@ class SqueezeExcite(Layer):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "kernel_initializer", Initializer.of(self.kernel_initializer))
-        if not isinstance(self.units, int) or self.units < 1:
-            raise ValueError(f"units of SqueezeExcite must be a positive integer, received {self.units!r}.")
+        check_integers(self, 1, "units")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         check_rank(self, input_shape)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.specs import is_integer
 
 
 def image_shape(layer: Layer, input_shape: Shape) -> Shape:
@@ -25,7 +26,7 @@ def image_shape(layer: Layer, input_shape: Shape) -> Shape:
 
 def check_size(layer: Layer, size: Any) -> None:
     """ValueError unless `size` is a height and a width."""
-    if not (isinstance(size, tuple) and len(size) == 2 and all(isinstance(n, int) and n > 0 for n in size)):
+    if not (isinstance(size, tuple) and len(size) == 2 and all(is_integer(n, 1) for n in size)):
         raise ValueError(
             f"size of {type(layer).__name__} must be (height, width), two positive integers, received {size!r}."
         )

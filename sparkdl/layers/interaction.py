@@ -13,6 +13,7 @@ from sparkdl.initializers import Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.merge import Merge
 from sparkdl.layers.products import matmul
+from sparkdl.specs import check_integers
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class CrossLayer(KernelLayer, Merge):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rank is not None and (not isinstance(self.rank, int) or self.rank < 1):
-            raise ValueError(f"rank of CrossLayer must be a positive integer or None, received {self.rank!r}.")
+        check_integers(self, 1, "rank")
 
     def output_shape(self, input_shape: Sequence[Shape]) -> Shape:  # type: ignore[override]
         self._several(input_shape)

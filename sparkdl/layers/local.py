@@ -12,6 +12,7 @@ from sparkdl.initializers import Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.pooling import check_rank, covered
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
+from sparkdl.specs import check_integers
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,7 @@ class LocallyConnected(KernelLayer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_windows(self, self.padding, size=per_axis(self.size, 1), strides=self.strides)
-        if not isinstance(self.filters, int) or self.filters < 1:
-            raise ValueError(f"filters of LocallyConnected must be a positive integer, received {self.filters!r}.")
+        check_integers(self, 1, "filters")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         check_rank(self, input_shape, per_axis(self.size, 1), self.strides, self.padding)

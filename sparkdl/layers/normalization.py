@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.specs import check_integers, is_integer
 
 
 def check_channels(layer: Layer, input_shape: Shape) -> Shape:
@@ -44,7 +45,7 @@ class LocalResponseNorm(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.radius, int) or self.radius < 0:
+        if not is_integer(self.radius, 0):
             raise ValueError(
                 f"radius of LocalResponseNorm must be an integer of at least 0, received {self.radius!r}; "
                 "it counts the neighbouring channels on one side."
@@ -207,8 +208,7 @@ class GroupNorm(OfEachRow):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.groups, int) or self.groups < 1:
-            raise ValueError(f"groups of GroupNorm must be a positive integer, received {self.groups!r}.")
+        check_integers(self, 1, "groups")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         if check_channels(self, input_shape)[-1] % self.groups:

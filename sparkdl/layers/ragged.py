@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from sparkdl.arrays import INTEGERS, STEPS
+from sparkdl.specs import is_integer
 
 
 @jax.tree_util.register_dataclass
@@ -96,7 +97,7 @@ def as_ragged(x: Any) -> Ragged:
 def is_row_shape(shape: Sequence[Any]) -> bool:
     """Whether it is one of an input's rows: positive integers; None in place of the first is any length."""
     rest = shape[1:] if is_ragged(shape) else shape
-    return all(isinstance(size, int) and size > 0 for size in rest)
+    return all(is_integer(size, 1) for size in rest)
 
 
 def is_ragged(shape: Sequence[Any]) -> bool:

@@ -22,7 +22,7 @@ from sparkdl.initializers import GlorotUniform, Initializer, Orthogonal
 from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.products import matmul
 from sparkdl.layers.ragged import Ragged, check_vectors, values_of
-from sparkdl.specs import check_range
+from sparkdl.specs import check_integers, check_range
 
 # Numbers of z that pass from a product to a scan. A training step of an LSTM (64, 128, 256) to 256 takes 238 ms on one
 # core with 2^20, 255 with 2^19, 248 all at once.
@@ -119,10 +119,8 @@ class Recurrent(KernelLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        kind = type(self).__name__
         object.__setattr__(self, "recurrent_initializer", Initializer.of(self.recurrent_initializer))
-        if not isinstance(self.units, int) or isinstance(self.units, bool) or self.units < 1:
-            raise ValueError(f"units of {kind} must be a positive integer, received {self.units!r}.")
+        check_integers(self, 1, "units")
         check_flag(self, "backwards")
         check_range(self, "[0, 1)", "dropout", "recurrent_dropout")
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
+from sparkdl.specs import check_integers, is_integer
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Reshape(Reshaping):
     def __post_init__(self) -> None:
         super().__post_init__()
         sizes = self.shape if isinstance(self.shape, tuple) else (0,)
-        if not all(isinstance(size, int) and (size > 0 or size == -1) for size in sizes) or sizes.count(-1) > 1:
+        if not all(is_integer(size, -1) and size for size in sizes) or sizes.count(-1) > 1:
             raise ValueError(
                 f"shape of Reshape must be a tuple of positive sizes, one of which may be -1, received {self.shape!r}; "
                 "leave the batch axis out."
@@ -138,8 +139,7 @@ class RepeatVector(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.times, int) or self.times < 1:
-            raise ValueError(f"times of RepeatVector must be a positive integer, received {self.times!r}.")
+        check_integers(self, 1, "times")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         return (self.times, *input_shape)
@@ -167,8 +167,7 @@ class Unstack(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.index, int) or self.index < 0:
-            raise ValueError(f"index of Unstack must be an integer of at least 0, received {self.index!r}.")
+        check_integers(self, 0, "index")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         if not input_shape or input_shape[0] <= self.index:
@@ -197,7 +196,7 @@ class Subset(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.start, int) and isinstance(self.stop, int) and 0 <= self.start < self.stop):
+        if not (is_integer(self.start, 0) and is_integer(self.stop) and self.start < self.stop):
             raise ValueError(
                 f"Subset expects start and stop, integers with 0 <= start < stop, received {self.start!r} and "
                 f"{self.stop!r}."

@@ -12,6 +12,7 @@ from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.image import image_shape
 from sparkdl.layers.pooling import check_rank
 from sparkdl.layers.windows import check_windows, per_axis
+from sparkdl.specs import check_integers, is_integer
 
 Margins = int | tuple[int, ...] | tuple[tuple[int, int], ...]
 
@@ -83,7 +84,7 @@ class Edging(Layer):
         super().__post_init__()
         entries = self.margins if isinstance(self.margins, tuple) else (self.margins,)
         pairs = [entry if isinstance(entry, tuple) else (entry, entry) for entry in entries]
-        whole = all(len(pair) == 2 and all(isinstance(n, int) and n >= 0 for n in pair) for pair in pairs)
+        whole = all(len(pair) == 2 and all(is_integer(n, 0) for n in pair) for pair in pairs)
         if not whole or not 1 <= len(entries) <= 3:
             raise ValueError(
                 f"margins of {type(self).__name__} must be an integer of at least 0, or one or a pair of them for each "
@@ -160,8 +161,7 @@ class OfBlocks(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.size, int) or self.size < 1:
-            raise ValueError(f"size of {type(self).__name__} must be a positive integer, received {self.size!r}.")
+        check_integers(self, 1, "size")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.dropout import SpatialDropout
 from sparkdl.layers.ragged import Ragged, check_vectors
-from sparkdl.specs import check_range
+from sparkdl.specs import check_integers, check_range, is_integer
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,12 @@ class TemporalConvNet(Composite):
 
     def __post_init__(self) -> None:
         counts = self.filters if isinstance(self.filters, (list, tuple)) else ()
-        if not counts or not all(_is_count(count) for count in counts):
+        if not counts or not all(is_integer(count, 1) for count in counts):
             raise ValueError(
                 "filters of TemporalConvNet must be a list of positive integers, one for each block, received "
                 f"{self.filters!r}."
             )
-        if not _is_count(self.size):
-            raise ValueError(f"size of TemporalConvNet must be a positive integer, received {self.size!r}.")
+        check_integers(self, 1, "size")
         if not isinstance(self.activation, Layer):
             raise ValueError(
                 f"activation of TemporalConvNet must be a Layer, received {self.activation!r}; write Relu()."
@@ -179,7 +178,3 @@ class WidthMatch(Layer):
     @property
     def _conv(self) -> Conv:
         return Conv(self.filters, 1, kernel_initializer=self.kernel_initializer)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

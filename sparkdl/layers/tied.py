@@ -8,6 +8,7 @@ from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import check_channels
 from sparkdl.layers.products import matmul
+from sparkdl.specs import check_integers
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,7 @@ class TiedDense(Layer):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "initializer", Initializer.of(self.initializer))
-        if not isinstance(self.units, int) or isinstance(self.units, bool) or self.units < 1:
-            raise ValueError(f"units of TiedDense must be a positive integer, received {self.units!r}.")
+        check_integers(self, 1, "units")
         if not isinstance(self.to, str) or not self.to:
             raise ValueError(f"to of TiedDense must be the name of an Embedding, received {self.to!r}.")
 

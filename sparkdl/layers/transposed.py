@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
+from sparkdl.specs import check_integers, is_integer
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,9 @@ class ConvTranspose(KernelLayer):
         check_windows(self, self.padding, size=per_axis(self.size, 1), strides=self.strides, dilation=self.dilation)
         if self.padding == "full":
             raise ValueError("padding of ConvTranspose must be 'valid', 'same' or pairs of sizes, received 'full'.")
-        if not isinstance(self.filters, int) or self.filters < 1:
-            raise ValueError(f"filters of ConvTranspose must be a positive integer, received {self.filters!r}.")
+        check_integers(self, 1, "filters")
         extras, strides = (per_axis(value, self._rank) for value in (self.extra, self.strides))
-        fits = len(extras) == len(strides) == self._rank and all(isinstance(extra, int) for extra in extras)
+        fits = len(extras) == len(strides) == self._rank and all(map(is_integer, extras))
         if not fits or not all(0 <= extra < stride for extra, stride in zip(extras, strides, strict=True)):
             raise ValueError(
                 f"extra of ConvTranspose must be at least 0 and below the strides {self.strides}, received "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from sparkdl.layers.base import Layer, Shape
+from sparkdl.specs import is_integer
 
 Padding = str | tuple[tuple[int, int], ...]
 
@@ -33,7 +34,7 @@ def check_windows(layer: Layer, padding: Padding, causal: bool = False, **counts
     owner = type(layer).__name__
     for name, value in counts.items():
         entries = value if isinstance(value, tuple) else (value,)
-        whole = all(isinstance(entry, int) and entry > 0 for entry in entries)
+        whole = all(is_integer(entry, 1) for entry in entries)
         if value is not None and not (whole and 1 <= len(entries) <= 3):
             raise ValueError(
                 f"{name} of {owner} must be a positive integer or a tuple of one to three, received {value!r}."
@@ -58,12 +59,12 @@ def check_windows(layer: Layer, padding: Padding, causal: bool = False, **counts
 
 
 def _is_pair(value: object) -> bool:
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(n, int) and n >= 0 for n in value)
+    return isinstance(value, tuple) and len(value) == 2 and all(is_integer(n, 0) for n in value)
 
 
 def per_axis(value: int | Shape, rank: int) -> Shape:
     """One entry for each of `rank` axes."""
-    return (value,) * rank if isinstance(value, int) else value
+    return value if isinstance(value, tuple) else (value,) * rank
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from sparkdl.layers import (
 from sparkdl.models.perceptrons import mlp
 from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
+from sparkdl.specs import is_integer
 
 NUMBERS = "numbers"  # the input of all numbers
 
@@ -240,7 +241,7 @@ def embedding_of(given: int | Embedding) -> Embedding:
     """The table of an entry of `categories`."""
     if isinstance(given, Embedding):
         return given
-    if not isinstance(given, int) or isinstance(given, bool):
+    if not is_integer(given):
         raise ValueError(
             f"categories must hold numbers of categories, or layers such as Embedding, received {given!r}."
         )

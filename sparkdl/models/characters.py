@@ -20,6 +20,7 @@ from sparkdl.layers import (
 from sparkdl.layers.recurrent import Recurrent
 from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
+from sparkdl.specs import is_integer
 
 NAME = "characters"  # of an Embedding whose table is used twice
 
@@ -86,7 +87,7 @@ def _reader(characters: int | Vocabulary | OneHot | Embedding) -> OneHot | Embed
     """The layer that reads characters."""
     if isinstance(characters, Vocabulary):
         return OneHot(len(characters), vocabulary=characters)
-    if isinstance(characters, int) and not isinstance(characters, bool):
+    if is_integer(characters):
         return OneHot(characters)
     if isinstance(characters, OneHot | Embedding) and not isinstance(characters, HashedEmbedding | EmbeddingBag):
         return characters

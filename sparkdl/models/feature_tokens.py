@@ -27,6 +27,7 @@ from sparkdl.layers import (
 from sparkdl.models.categories import NUMBERS, embedding_of, entry_nodes, numbers_node
 from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
+from sparkdl.specs import is_integer
 
 # By the number of blocks, from 1: what the paper's authors take for a start. The last is for more of them, too.
 SIZES = (96, 128, 192, 256, 320, 384)
@@ -77,7 +78,7 @@ def ft_transformer(
     >>> dict(zip(graph.names, graph.shapes(graph.row_shape())[3:]))["tokens"]
     (8, 192)
     """
-    if not isinstance(blocks, int) or blocks < 1:
+    if not is_integer(blocks, 1):
         raise ValueError(f"blocks of ft_transformer must be a positive integer, received {blocks!r}.")
     usual = min(blocks, len(SIZES)) - 1
     size = SIZES[usual] if size is None else size

@@ -31,6 +31,7 @@ from sparkdl.models.categories import vector_size
 from sparkdl.models.perceptrons import mlp
 from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
+from sparkdl.specs import is_integer
 
 HISTORY, KNOWN, SERIES = "history", "known", "series"  # the inputs
 
@@ -112,7 +113,7 @@ def forecaster(
     """
     count, steps_ahead = _count("values", values, 1), _count("horizon", horizon, 1)
     chosen = tuple(targets)
-    if not chosen or not all(isinstance(at, int) and 0 <= at < count for at in chosen):
+    if not chosen or not all(is_integer(at, 0, count - 1) for at in chosen):
         raise ValueError(f"targets must be from 0 to {count - 1}, as a step has {count} values, received {targets!r}.")
     reading = _reading(lstm_units, filters)
     _count("quantiles", quantiles, 0)
@@ -204,6 +205,6 @@ def _count(name: str, given: Any, least: int) -> int:
     """How many numbers are meant by a number or what normalizes as many."""
     if isinstance(given, Normalization) and name != "horizon":
         return len(given.mean)
-    if not isinstance(given, int) or isinstance(given, bool) or given < least:
+    if not is_integer(given, least):
         raise ValueError(f"{name} of forecaster must be an integer of at least {least}, received {given!r}.")
-    return given
+    return int(given)

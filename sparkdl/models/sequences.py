@@ -22,6 +22,7 @@ from sparkdl.layers import (
 )
 from sparkdl.models.pretrained import pretrainable
 from sparkdl.network import Network
+from sparkdl.specs import is_integer
 
 SIZE = 128  # of the vectors that categories get
 
@@ -139,7 +140,7 @@ def _vectors(embedding: int | Embedding | None) -> list[Layer]:
         return []
     if isinstance(embedding, Embedding):
         return [embedding]
-    if not isinstance(embedding, int) or isinstance(embedding, bool):
+    if not is_integer(embedding):
         raise ValueError(
             f"embedding must be a number of categories, or a layer such as Embedding, received {embedding!r}."
         )

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from sparkdl.decoding.counting import COUNTS, count_strings
+from sparkdl.specs import is_integer
 from sparkdl.strings import Vocabulary
 
 
@@ -57,7 +58,7 @@ def vocabulary(
             "it."
         )
     for name, value in (("size", size), ("least", least)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        if value is not None and not is_integer(value, 1):
             raise ValueError(f"{name} of vocabulary must be a positive integer, received {value!r}.")
     Vocabulary(("",), split=split)  # refuses another split before any job
     escaped = column.replace("`", "``")

@@ -24,6 +24,7 @@ from sparkdl.layers.base import Weights, map_shapes
 from sparkdl.layers.ragged import Ragged, cast
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
+from sparkdl.specs import is_integer
 from sparkdl.weights import weights_from_bytes
 
 KEPT_MODELS, KEPT_PROGRAMS = 3, 16  # in a process at a time
@@ -78,8 +79,7 @@ class Scoring:
     classes: bytes = b""
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.batch, (int, np.integer)) and not isinstance(self.batch, bool)
-        if not whole or self.batch < 1:
+        if not is_integer(self.batch, 1):
             raise ValueError(f"batchSize must be an integer of at least 1, received {self.batch!r}.")
 
     @property

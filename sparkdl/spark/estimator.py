@@ -210,9 +210,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         ValueError
             The model has no weights, `opset` is out of range, or a layer cannot be written.
         """
-        if self._weights is None:
-            raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
-        save_onnx(path, self.getNetwork(), self._weights, opset)
+        save_onnx(path, self.getNetwork(), self._own_weights(), opset)
 
     def up_to(self, *names: str) -> DeepModel:
         """The part of the network that some of its layers need, as a model of its own: a tower, or what makes features.
@@ -250,10 +248,8 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         if not names or (isinstance(network, Network) and len(names) > 1):
             takes = "one layer" if isinstance(network, Network) else "one node or several"
             raise ValueError(f"up_to takes {takes} of the network, received {', '.join(names) or 'none'}.")
-        if self._weights is None:
-            raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
-        part = network.up_to(*names)
-        weights = {name: self._weights[name] for name in part.abstract_weights()}
+        own, part = self._own_weights(), network.up_to(*names)
+        weights = {name: own[name] for name in part.abstract_weights()}
         model = self._copyValues(DeepModel(weights, self._summary))
         for param in OF_THE_WHOLE:
             model.clear(model.getParam(param))

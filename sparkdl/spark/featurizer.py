@@ -95,36 +95,6 @@ class Featurizer(DeepModel):
         """Set the column that `transform` adds."""
         return self.setParams(predictionCol=value)
 
-    def setParams(self, **values: Any) -> Self:
-        """Set Params by name; None leaves a Param as it is.
-
-        Raises
-        ------
-        TypeError
-            There is no such Param, or its value is of another kind than it takes.
-        ValueError
-            `network` is among them, although there are weights.
-        """
-        self._check_network(values.get("network"))
-        return super().setParams(**values)
-
-    def setNetwork(self, value: BaseNetwork | str) -> Self:
-        """Set the network; ValueError where there are weights."""
-        return self.setParams(network=value)
-
-    def copy(self, extra: Any = None) -> Self:
-        """A copy with other values of Params; ValueError if `network` is among them, although there are weights."""
-        self._check_network((extra or {}).get(self.network))
-        return super().copy(extra)
-
-    def _check_network(self, network: Any) -> None:
-        """ValueError of one that is to come to weights that are there."""
-        if network is not None and self._weights is not None:
-            raise ValueError(
-                f"network of a Featurizer is given together with its weights, received {network!r:.60} alone; make "
-                "another by Featurizer(network=..., weights=...)."
-            )
-
     def _take(self, weights: Any, layer: str | None) -> None:
         """End the network at the layer, and keep what it needs of the weights."""
         network: Any = self.getNetwork()

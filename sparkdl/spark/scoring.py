@@ -14,6 +14,8 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, Struct
 
 from sparkdl.arrays import Array
 from sparkdl.decoding.layout import Layout
+from sparkdl.layers.base import Weights
+from sparkdl.network import BaseNetwork
 from sparkdl.scoring.forward import Scoring
 from sparkdl.scoring.heads import Heads, classes
 from sparkdl.scoring.inference import Batch
@@ -63,6 +65,7 @@ class RowScoring(DeepParams, Saved):
     """The part of a model that scores rows; the model gives weights."""
 
     _shipped: Shipped
+    _network_of_weights: BaseNetwork | None = None  # the last one that they were found to fit
     _kind: ClassVar[str] = "DeepModel"  # of `scoring/outputs.py`
 
     def score_rows(self, dataset: DataFrame, lossCol: str = "loss") -> DataFrame:
@@ -173,11 +176,28 @@ class RowScoring(DeepParams, Saved):
             classes=packed_classes(network, *self._objective().losses.values()),
         )
 
+    def _own_weights(self) -> Weights:
+        """The weights; ValueError if there are none, or if a network was set since that takes others."""
+        if self._weights is None:
+            raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
+        network = self.getNetwork()
+        if network != self._network_of_weights:
+            try:
+                network.check_weights(self._weights)
+            except ValueError as error:
+                raise ValueError(
+                    f"network of this {type(self).__name__} is not that of its weights: {error} Set that one again, or "
+                    "make a model of the other."
+                ) from None
+            self._network_of_weights = network
+        return self._weights
+
+    def _weights_to_save(self) -> Weights | None:
+        return None if self._weights is None else self._own_weights()
+
     def _sent(self, session: SparkSession, stream: bool = False) -> Callable[[], bytes]:
         """Gives the weights on a worker; sent to every executor once, however often the model and its copies score."""
-        weights = self._weights
-        if weights is None:
-            raise ValueError(f"This {type(self).__name__} has no weights; take one from fit or load, or give it some.")
+        weights = self._own_weights()
         check_interpreter(session)  # whatever scores comes by here
         if stream and over_connect(session):
             return carried(weights_to_bytes(weights))

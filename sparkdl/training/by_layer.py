@@ -12,7 +12,7 @@ import jax
 from sparkdl.layer_paths import check_names, value_at
 from sparkdl.layers.composite import Composite
 from sparkdl.network import BaseNetwork
-from sparkdl.specs import Named
+from sparkdl.specs import Named, is_integer
 from sparkdl.weights import named_arrays
 
 
@@ -95,4 +95,4 @@ def _is_factor(value: Any) -> bool:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return is_integer(value, 0)

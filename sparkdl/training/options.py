@@ -16,7 +16,7 @@ from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD, Optimizer
-from sparkdl.specs import Named, Spec, check_range
+from sparkdl.specs import Named, Spec, check_range, is_integer
 from sparkdl.training.by_layer import begun_at, checked_factors, checked_rests, network_at
 from sparkdl.training.checkpoints.checkpoints import Checkpoints
 from sparkdl.training.exchanges.all_reduce import AllReduce
@@ -118,7 +118,7 @@ class Training(Spec):
                 object.__setattr__(self, name, kind.of(value))
         for name, (least, most) in INTEGERS.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool):
+            if not is_integer(value):
                 raise ValueError(f"{name} must be an integer, received {value!r}.")
             if not least <= value <= most:
                 bound = f" and at most {most}" if value > most else ""
@@ -182,7 +182,7 @@ def _checked_truncation(given: Any, network: BaseNetwork) -> tuple[int, int]:
         They are none, or the network cannot be trained on segments of its rows.
     """
     pair = tuple(given) if isinstance(given, (tuple, list)) else (given, given)
-    integers = len(pair) == 2 and all(isinstance(steps, int) and not isinstance(steps, bool) for steps in pair)
+    integers = len(pair) == 2 and all(map(is_integer, pair))
     if not integers or not 0 < pair[1] <= pair[0] or pair[0] % pair[1]:
         raise ValueError(
             "truncated must be a positive integer, the steps of a segment, or a pair of them and of a divisor, over "

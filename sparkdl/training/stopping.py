@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from sparkdl.objective import Objective
-from sparkdl.specs import Spec, check_range
+from sparkdl.specs import Spec, check_integers, check_range
 from sparkdl.training.records.meter import Means
 
 MONITORS = ("loss", "metric", "validation_loss", "validation_metric")
@@ -74,12 +74,9 @@ class EarlyStopping(Spec):
                 raise ValueError(
                     f"{name} of EarlyStopping must be one of {', '.join(choices)}, received {getattr(self, name)!r}."
                 )
-        for name in ("patience", "every"):
-            value = getattr(self, name)
-            if value is None and name == "patience":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} of EarlyStopping must be an integer of at least 1, received {value!r}.")
+        check_integers(self, 1, "every")
+        if self.patience is not None:
+            check_integers(self, 1, "patience")
         check_range(self, "[0, inf)", "min_delta")
         check_range(self, "(-inf, inf)", "target", "max_loss")
         check_range(self, "(0, inf)", "max_seconds")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from layer_table import Row
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, map_shapes
 from sparkdl.layers.composite import Composite
 from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged, values_of, with_values
+from sparkdl.specs import Spec
 from sparkdl.weights import named_arrays, nested_weights
 
 NAMES = ("layer_table", "layer_table_more", "layer_table_breadth", "layer_table_categories", "layer_table_sequences")
@@ -299,3 +300,29 @@ def test_a_layer_is_its_json(row: Row) -> None:
 def test_rows_that_do_not_fit_are_refused_by_name(layer: Layer, shape: Shape) -> None:
     with pytest.raises(ValueError, match=f"{type(layer).__name__} .*received|of {type(layer).__name__} "):
         layer.output_shape(shape)
+
+
+def integers(spec: Spec) -> Iterator[tuple[Spec, str]]:
+    """Every field of a spec, and of the specs in it, that holds an integer."""
+    for one in fields(spec):
+        value = getattr(spec, one.name)
+        for part in value if isinstance(value, tuple) else [value]:
+            if isinstance(part, Spec):
+                yield from integers(part)
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield spec, one.name
+
+
+WITH_INTEGERS = [row for row in FIRSTS if any(integers(row.layer))]
+
+
+@pytest.mark.parametrize("row", WITH_INTEGERS, ids=lambda row: type(row.layer).__name__)
+def test_integers_are_python_s_or_numpy_s_and_neither_bools_nor_fractions(row: Row) -> None:
+    for spec, name in integers(row.layer):
+        value = getattr(spec, name)
+        if "float" in str(spec.__dataclass_fields__[name].type):
+            continue
+        assert replace(spec, **{name: np.int64(value)}) == spec
+        for other in (True, value + 0.5):
+            with pytest.raises(ValueError, match=name):
+                replace(spec, **{name: other})

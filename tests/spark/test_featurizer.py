@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from pyspark.ml.classification import LogisticRegression
 from pyspark.sql import DataFrame, SparkSession
 from spark_cases import FEATURES, LAYERS, NETWORK, a_model, arrays, table
 
-from sparkdl import DeepClassifier, Featurizer, Graph, Network, models, register_function
+from sparkdl import DeepClassifier, DeepModel, Featurizer, Graph, Network, models, register_function
 from sparkdl.interchange import save_weights
 from sparkdl.layers import Add, Conv, Dense, Flatten, Normalization, Relu
 from sparkdl.tensor_file import write_tensors
@@ -175,19 +176,33 @@ def test_what_it_cannot_do_is_told_in_a_sentence(rows: DataFrame, tmp_path: Path
         featurizer.transform(featurizer.transform(rows))
 
 
-def test_its_network_is_not_changed_without_its_weights(rows: DataFrame) -> None:
-    featurizer = Featurizer(network=NETWORK, weights=drawn(NETWORK), outputLayer="tanh_2")
+def test_a_network_that_the_weights_do_not_fit_is_refused_before_any_job(rows: DataFrame, tmp_path: Path) -> None:
+    weights = drawn(NETWORK)
     other = Network([Dense(3)], input_shape=(4,))
-    changes: list[Callable[[], Any]] = [
-        lambda: featurizer.setParams(network=other, batchSize=3),
-        lambda: featurizer.setNetwork(other),
-        lambda: featurizer.copy({featurizer.network: other}),
-        lambda: featurizer.transform(rows, {featurizer.network: other}),
-    ]
-    for change in changes:
-        with pytest.raises(ValueError, match="network of a Featurizer is given together with its weights, received"):
-            change()
-    assert featurizer.getNetwork() == NETWORK.up_to("tanh_2") and featurizer.getBatchSize() != 3
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "kept").touch()
+    for model in (Featurizer(network=NETWORK, weights=weights), DeepModel(weights).setParams(network=NETWORK)):
+        before = vectors(model.transform(rows), model.getPredictionCol())
+        changed = [
+            model.copy({model.network: other}),
+            model.copy().setNetwork(other),
+            model.copy().setParams(network=other),
+            model.copy().set(model.network, other.to_json()),
+        ]
+        uses: list[Callable[[Any], Any]] = [
+            lambda one: one.transform(rows),
+            lambda one: one.up_to("dense_1"),
+            lambda one: one.save_onnx(str(tmp_path / "a.onnx")),
+            lambda one: one.write().overwrite().save(str(tmp_path / "model")),
+        ]
+        for one, use in itertools.product(changed, uses):
+            with pytest.raises(
+                ValueError, match=f"network of this {type(model).__name__} is not that of its weights: "
+            ):
+                use(one)
+        assert [path.name for path in tmp_path.glob("**/*")] == ["model", "kept"]
+        again = changed[1].setNetwork(Network(NETWORK.layers, input_shape=NETWORK.input_shape))
+        np.testing.assert_array_equal(vectors(again.transform(rows), model.getPredictionCol()), before)
     later = Featurizer(outputCol="z").setNetwork(other)
     with pytest.raises(ValueError, match="This Featurizer has no weights"):
         later.transform(rows)

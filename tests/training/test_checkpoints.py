@@ -37,9 +37,9 @@ def test_a_spec_travels_as_json() -> None:
     [
         ({"directory": ""}, "directory of Checkpoints must be a path or URI, received ''"),
         ({"directory": None}, "directory of Checkpoints must be a path or URI, received None"),
-        ({"every": 0}, "every of Checkpoints must be an integer of at least 1, received 0"),
-        ({"keep": True}, "keep of Checkpoints must be an integer of at least 1, received True"),
-        ({"keep": 1.5}, "keep of Checkpoints must be an integer of at least 1, received 1.5"),
+        ({"every": 0}, "every of Checkpoints must be a positive integer, received 0"),
+        ({"keep": True}, "keep of Checkpoints must be a positive integer, received True"),
+        ({"keep": 1.5}, "keep of Checkpoints must be a positive integer, received 1.5"),
         ({"unit": "hours"}, "unit of Checkpoints must be 'epoch' or 'step', received 'hours'"),
     ],
 )

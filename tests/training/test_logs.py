@@ -234,8 +234,8 @@ def test_the_null_writer_writes_nothing(tmp_path: Path) -> None:
     [
         ({"directory": ""}, "directory of Logs must be a path or URI, received ''"),
         ({"directory": 1}, "directory of Logs must be a path or URI, received 1"),
-        ({"directory": "x", "every": 0}, "every of Logs must be an integer of at least 1, received 0."),
-        ({"directory": "x", "every": True}, "every of Logs must be an integer of at least 1, received True."),
+        ({"directory": "x", "every": 0}, "every of Logs must be a positive integer, received 0."),
+        ({"directory": "x", "every": True}, "every of Logs must be a positive integer, received True."),
     ],
 )
 def test_logs_that_cannot_be_are_refused(arguments: dict[str, Any], sentence: str) -> None:

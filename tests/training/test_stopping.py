@@ -200,8 +200,8 @@ def test_a_run_without_it_says_that_it_was_finished() -> None:
     "arguments, sentence",
     [
         ({"monitor": "accuracy"}, "monitor of EarlyStopping must be one of loss, metric, validation_loss"),
-        ({"patience": 0}, "patience of EarlyStopping must be an integer of at least 1, received 0."),
-        ({"every": 1.5}, "every of EarlyStopping must be an integer of at least 1, received 1.5."),
+        ({"patience": 0}, "patience of EarlyStopping must be a positive integer, received 0."),
+        ({"every": 1.5}, "every of EarlyStopping must be a positive integer, received 1.5."),
         ({"unit": "rows"}, "unit of EarlyStopping must be one of epoch, step, received 'rows'."),
         ({"mode": "best"}, "mode of EarlyStopping must be one of auto, min, max, received 'best'."),
         ({"min_delta": -1}, "min_delta of EarlyStopping must be a number in"),

@@ -14,7 +14,7 @@ from sparkdl.layers.activation import Gelu
 from sparkdl.layers.base import Array, Context, KernelLayer, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import check_channels
 from sparkdl.layers.products import matmul
-from sparkdl.specs import check_range
+from sparkdl.specs import check_integers, check_range
 
 
 class Passed(NamedTuple):
@@ -76,8 +76,7 @@ class FeedForward(KernelLayer):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "activation", Layer.of(self.activation))
-        if not isinstance(self.units, int) or isinstance(self.units, bool) or self.units < 1:
-            raise ValueError(f"units of FeedForward must be a positive integer, received {self.units!r}.")
+        check_integers(self, 1, "units")
         if not isinstance(self.gated, bool):
             raise ValueError(f"gated of FeedForward must be True or False, received {self.gated!r}.")
         check_range(self, "[0, 1)", "dropout")

@@ -24,7 +24,7 @@ from sparkdl.layers.attention.steps_and_heads import (
 from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.products import matmul
 from sparkdl.layers.ragged import Ragged, as_ragged, values_of, with_values
-from sparkdl.specs import check_range
+from sparkdl.specs import check_integers, check_range
 
 IN_AXES = {"query": (0,), "key": (0,), "value": (0,), "output": (0, 1)}  # of each kernel, those of its inputs
 
@@ -96,12 +96,7 @@ class MultiHeadAttention(KernelLayer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("heads", "key_size", "key_value_heads"):
-            value = getattr(self, name)
-            if value is None and name != "heads":
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} of MultiHeadAttention must be a positive integer, received {value!r}.")
+        check_integers(self, 1, "heads", "key_size", "key_value_heads")
         if self.heads % self._key_value_heads:
             raise ValueError(
                 f"key_value_heads of MultiHeadAttention must be a divisor of heads={self.heads}, received "

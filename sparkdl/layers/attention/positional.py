@@ -14,7 +14,7 @@ from sparkdl.layers.attention.carried import angles, counted, first_count, steps
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import wide
 from sparkdl.layers.ragged import Ragged, as_ragged, check_vectors, values_of, with_values
-from sparkdl.specs import check_range
+from sparkdl.specs import check_integers, check_range
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,7 @@ class LearnedPositions(Positions):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "initializer", Initializer.of(self.initializer))
-        if not isinstance(self.length, int) or isinstance(self.length, bool) or self.length < 1:
-            raise ValueError(f"length of LearnedPositions must be a positive integer, received {self.length!r}.")
+        check_integers(self, 1, "length")
 
     @property
     def step_limit(self) -> int:

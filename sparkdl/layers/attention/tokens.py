@@ -16,6 +16,7 @@ from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.merge import Merge
 from sparkdl.layers.ragged import Ragged, is_ragged, values_of, with_values
+from sparkdl.specs import check_integers
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,7 @@ class FeatureTokens(Layer):
         super().__post_init__()
         if self.initializer is not None:
             object.__setattr__(self, "initializer", Initializer.of(self.initializer))
-        if not isinstance(self.size, int) or isinstance(self.size, bool) or self.size < 1:
-            raise ValueError(f"size of FeatureTokens must be a positive integer, received {self.size!r}.")
+        check_integers(self, 1, "size")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         if len(input_shape) != 1:
@@ -198,10 +198,8 @@ class Segments(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("separator", 0), ("most", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name} of Segments must be an integer of at least {least}, received {value!r}.")
+        check_integers(self, 0, "separator")
+        check_integers(self, 1, "most")
 
     @property
     def takes_integers(self) -> bool:

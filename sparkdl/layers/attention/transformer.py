@@ -14,7 +14,7 @@ from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.dropout import Dropout
 from sparkdl.layers.merge import Add
 from sparkdl.layers.normalization import LayerNorm
-from sparkdl.specs import check_range
+from sparkdl.specs import check_integers, check_range
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,7 @@ class TransformerBlock(Composite):
         kind = type(self).__name__
         object.__setattr__(self, "activation", Layer.of(self.activation))
         object.__setattr__(self, "kernel_initializer", Initializer.of(self.kernel_initializer))
-        for name in ("heads", "feed_forward"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} of {kind} must be a positive integer, received {value!r}.")
+        check_integers(self, 1, "heads", "feed_forward")
         for name in ("norm_first", "causal", "gated", "bias"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ValueError(f"{name} of {kind} must be True or False, received {value!r}.")

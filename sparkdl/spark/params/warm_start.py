@@ -23,8 +23,6 @@ from sparkdl.weights import named_arrays, nested_weights
 class WarmStart(DeepParams, Saved):
     """Gives an estimator `initialModel`; no Param, as weights are not JSON, but copied and saved with the estimator."""
 
-    _weights: Weights | None = None
-
     def setParams(self, **values: Any) -> Self:
         """Set Params by name, and `initialModel`; None leaves what there is.
 

@@ -59,6 +59,7 @@ class StageWriter(MLWriter):
             The path holds what Spark takes for a pattern: brackets, braces or a backslash.
         """
         path = _plain(path)
+        self.instance._weights_to_save()  # an error leaves what is there
         # Not by MLWriter: on Spark Connect, its overwrite needs a JVM that is not there (SPARK-55452).
         if self.shouldOverwrite:
             _clear(self.sparkSession, path)
@@ -77,7 +78,7 @@ class StageWriter(MLWriter):
             "defaultParamMap": {param.name: value for param, value in stage._defaultParamMap.items()},
             "sparkdlFormat": FORMAT,
         }
-        weights = getattr(stage, "_weights", None)
+        weights = stage._weights_to_save()
         if weights is not None:
             for rows in cut(weights):
                 # As rows: from Arrow, Spark cuts none where arrow.maxRecordsPerBatch is 0, "no limit".
@@ -140,7 +141,7 @@ class StageReader(MLReader[Stage]):
 class Saved(MLWritable, MLReadable[Any]):
     """Gives a stage write, save, read and load."""
 
-    _weights: Weights | None
+    _weights: Weights | None = None
     _text_folder: ClassVar[str] = ""  # of a line of text that is saved with the Params, if there is one
 
     def write(self) -> StageWriter:
@@ -155,6 +156,10 @@ class Saved(MLWritable, MLReadable[Any]):
     def _most_bytes(self) -> float:
         """What the weights that were saved with the stage have at most."""
         return 8 * count_weights(self.getNetwork().abstract_weights())  # type: ignore[attr-defined]
+
+    def _weights_to_save(self) -> Weights | None:
+        """The weights that are saved with the stage."""
+        return self._weights
 
     def _restore(self, weights: Weights) -> None:
         """Take the weights that were saved with the stage."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from sparkdl.specs import Spec
+from sparkdl.specs import Spec, check_integers
 from sparkdl.training.checkpoints.checkpoint_file import Arrays, decode, encode
 from sparkdl.training.checkpoints.storage import Folder, open_folder, temporary_name, within
 
@@ -44,10 +44,7 @@ class Checkpoints(Spec):
         super().__post_init__()
         if not isinstance(self.directory, str) or not self.directory:
             raise ValueError(f"directory of Checkpoints must be a path or URI, received {self.directory!r}; name one.")
-        for name in ("every", "keep"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} of Checkpoints must be an integer of at least 1, received {value!r}.")
+        check_integers(self, 1, "every", "keep")
         if self.unit not in ("epoch", "step"):
             raise ValueError(f"unit of Checkpoints must be 'epoch' or 'step', received {self.unit!r}.")
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
+from sparkdl.specs import is_integer
 from sparkdl.training.exchanges.exchange import (
     WORKERS,
     Agreed,
@@ -52,7 +53,7 @@ class ParameterAveraging(Exchange):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.frequency, int) or isinstance(self.frequency, bool) or self.frequency < 1:
+        if not is_integer(self.frequency, 1):
             raise ValueError(
                 f"frequency of ParameterAveraging must be a number of steps of at least 1, received {self.frequency!r}."
             )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from sparkdl.specs import Spec, check_range
+from sparkdl.specs import Spec, check_range, is_integer
 from sparkdl.training.exchanges.exchange import (
     WORKERS,
     Agreed,
@@ -198,7 +198,7 @@ class ThresholdSharing(Exchange):
         if self.clip is not None:
             check_range(self, "(0, inf)", "clip")
         every = self.clip_every
-        if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+        if not is_integer(every, 1):
             raise ValueError(f"clip_every must be a number of steps of at least 1, received {every!r}.")
         if self.clip is None and every > 1:
             raise ValueError(f"clip_every is for clipping, received {every!r} without clip; give clip too.")

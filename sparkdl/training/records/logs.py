@@ -19,7 +19,7 @@ import numpy as np
 from sparkdl.layers.base import Weights
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
-from sparkdl.specs import Spec
+from sparkdl.specs import Spec, check_integers
 from sparkdl.training.checkpoints.remote_file import RemoteFile
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.records.probe import BINS, Histogram, Probed, make_probe
@@ -53,8 +53,7 @@ class Logs(Spec):
         super().__post_init__()
         if not isinstance(self.directory, str) or not self.directory:
             raise ValueError(f"directory of Logs must be a path or URI, received {self.directory!r}; name one.")
-        if not isinstance(self.every, int) or isinstance(self.every, bool) or self.every < 1:
-            raise ValueError(f"every of Logs must be an integer of at least 1, received {self.every!r}.")
+        check_integers(self, 1, "every")
 
 
 class NullWriter:
