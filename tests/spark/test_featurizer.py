@@ -187,8 +187,9 @@ def test_a_network_that_the_weights_do_not_fit_is_refused_before_any_job(rows: D
             model.copy({model.network: other}),
             model.copy().setNetwork(other),
             model.copy().setParams(network=other),
-            model.copy().set(model.network, other.to_json()),
+            model.copy(),
         ]
+        changed[-1].set(model.network, other.to_json())
         uses: list[Callable[[Any], Any]] = [
             lambda one: one.transform(rows),
             lambda one: one.up_to("dense_1"),
