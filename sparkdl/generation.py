@@ -47,6 +47,16 @@ class Drawing(NamedTuple):
             _check("stop", self.stop, 0, count - 1)
 
 
+class Going(NamedTuple):
+    """Rows on their way: how many integers each drew, the network's state, the last ones, and which rows have ended."""
+
+    taken: Array
+    state: Any
+    ids: Array
+    ended: Array
+    drawn: Array
+
+
 def _check(name: str, value: Any, least: int, most: int | None = None) -> None:
     """ValueError unless it is an integer between these."""
     if not is_integer(value, least, math.inf if most is None else most):
@@ -104,8 +114,8 @@ class Generating(Stepped):
         The network reads one input of integers, (None,), and puts out as many numbers as there are integers, at every
         step or, as with LastStep, of the row so far. Where all layers carry a state (see `first_state`), as recurrent
         ones and causal attention do, which keeps keys and values, only the new integer goes through the network at each
-        step; else the whole row does again. One program goes over all steps. It is compiled for the shape of `first`:
-        padded to one width as Ragged, rows of several calls share it.
+        step; else the whole row does again. One program goes over all steps, or until every row has come to `stop`. It
+        is compiled for the shape of `first`: padded to one width as Ragged, rows of several calls share it.
 
         Examples
         --------
@@ -128,7 +138,8 @@ class Generating(Stepped):
                 f"network's positions tell {self.longest()} steps apart, received {given}; cut it, or ask for fewer "
                 "steps."
             )
-        ids = np.asarray(_drawn(self, steps, top_k, temperature == 0, weights, prompts, key, float(temperature)))
+        end = np.asarray(-1 if stop is None else stop, INTEGERS)
+        ids = np.asarray(_drawn(self, steps, top_k, temperature == 0, weights, prompts, key, float(temperature), end))
         lengths = _lengths(ids, stop)
         if not isinstance(first, Ragged):
             return ids[0, : lengths[0]]
@@ -223,8 +234,9 @@ def _drawn(
     prompts: Ragged,
     key: Array,
     temperature: Array,
+    stop: Array,
 ) -> Array:
-    """So many integers for each of the prompts, (rows, steps)."""
+    """So many integers for each of the prompts, (rows, steps); zeros once all rows have come to `stop`."""
     chances = jax.vmap(lambda own: jax.random.uniform(own, (steps,)))(_keys(key, prompts)).T
 
     def draw(logits: Array, chance: Array) -> Array:
@@ -239,15 +251,16 @@ def _drawn(
         place = jnp.minimum(below.sum(axis=-1, dtype=INTEGERS), sums.shape[-1] - 1)
         return place if ids is None else jnp.take_along_axis(ids, place[:, None], axis=1)[:, 0].astype(INTEGERS)
 
-    def go_on(carried: tuple[Any, Array], chance: Array) -> tuple[tuple[Any, Array], Array]:
-        logits, state = advance(*carried)
-        ids = draw(logits, chance)
-        return (state, ids), ids
+    def go_on(now: Going) -> Going:
+        logits, state = advance(now.state, now.ids)
+        ids = draw(logits, chances[now.taken])
+        return Going(now.taken + 1, state, ids, now.ended | (ids == stop), now.drawn.at[now.taken].set(ids))
 
     logits, state, advance = _begun(network, weights, prompts, steps)
     ids = draw(logits, chances[0])
-    _, more = lax.scan(go_on, (state, ids), chances[1:])
-    return jnp.concatenate([ids[None], more]).T
+    drawn = jnp.zeros((steps, *ids.shape), ids.dtype).at[0].set(ids)
+    going = Going(jnp.asarray(1, ids.dtype), state, ids, ids == stop, drawn)
+    return lax.while_loop(lambda now: (now.taken < steps) & ~now.ended.all(), go_on, going).drawn.T
 
 
 def _keys(key: Array, prompts: Ragged) -> Array:

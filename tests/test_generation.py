@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -244,6 +244,41 @@ def test_a_row_ends_where_it_is_to_stop() -> None:
     assert not found.values[1].any()
     np.testing.assert_array_equal(FREE.generate(weights, [1], **options), [2, 3])
     assert FREE.generate(weights, [1], **options).dtype == "int32"
+
+
+@dataclass(frozen=True)
+class Watched(Layer):
+    """y = x, and the numbers of rows that come by are kept."""
+
+    seen: ClassVar[list[int]] = []
+
+    @property
+    def takes_ragged(self) -> bool:
+        return True
+
+    def output_shape(self, input_shape: Any) -> Any:
+        return input_shape
+
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return ()
+
+    def forward(self, weights: Any, x: Ragged) -> Ragged:
+        jax.debug.callback(lambda lengths: self.seen.append(len(lengths)), x.lengths)
+        return x
+
+    def forward_from(self, weights: Any, state: Any, x: Ragged) -> tuple[Ragged, Any]:
+        return self.forward(weights, x), state
+
+
+def test_no_steps_are_taken_once_every_row_has_ended() -> None:
+    network = Network([OneHot(COUNT), Watched(), Dense(COUNT)], input_shape=(None,))
+    weights = {"dense_2": {"kernel": np.roll(np.eye(COUNT), 1, axis=1), "bias": np.zeros(COUNT)}}
+    for stop, steps in ((4, 5), (0, 4), (None, 50)):
+        Watched.seen.clear()
+        found = network.generate(weights, rows([1], [3], [0, 4]), steps=50, temperature=0, stop=stop)
+        jax.effects_barrier()
+        assert Watched.seen == [3] * steps  # that with the prompts, and those of the row that ends last
+        assert max(found.lengths) == (50 if stop is None else steps - 1)
 
 
 PICTURES = Network([Embedding(COUNT, 2), Flatten(), Dense(COUNT)], input_shape=(4,))

@@ -68,8 +68,8 @@ def _continued(
         bad |= over
     values, lengths = rows.padded_to(rounded_steps(rows.longest)).padded()
     missing = scoring.batch - len(rows)  # every new shape would compile anew
-    lengths = np.pad(np.where(bad, 1, lengths), (0, missing), constant_values=1)
-    prompts = Ragged(np.pad(values, ((0, missing), (0, 0))), lengths)
+    lengths = np.pad(np.where(bad, 1, lengths), (0, missing), mode="edge")  # with rows that end when another does
+    prompts = Ragged(np.pad(values, ((0, missing), (0, 0)), mode="edge"), lengths)
     with jax.enable_x64(scoring.dtype == "float64"):
         drawn = network.generate(weights, prompts, **drawing._asdict())
     assert isinstance(drawn, Ragged)
