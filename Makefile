@@ -17,7 +17,7 @@ help:  ## list these targets
 quickstart: $(VENV)/installed-plot  ## train a network on the packaged images, on this machine
 	$(RUN) -m sparkdl.quickstart
 
-pretrained: $(VENV)/installed-plot  ## train a ResNet-18 on CIFAR-10 for others to start from; some 20 minutes
+pretrained: $(VENV)/installed-plot  ## train a ResNet-18 on CIFAR-10 for others to start from; 20 to 30 minutes
 	$(RUN) notebooks/pretrained.py
 
 test: $(VENV)/installed-test  ## run the tests that take a few minutes

@@ -2,7 +2,7 @@
 
     python notebooks/pretrained.py [--data DIR] [--output FILE] [--epochs HALF WHOLE] [--workers N]
 
-It takes some 20 minutes on two cores for the 20,000 images of two of CIFAR-10's five training files. Most epochs see
+It takes 20 to 30 minutes on two cores for the 20,000 images of two of CIFAR-10's five training files. Most epochs see
 them at half their size, which takes 0.4 of the time. They are made grey, and half of them are inverted, others in each
 epoch, so that the network learns shapes, whatever is dark or bright in them. The file has torchvision's names; the
 network takes bytes as `preprocess="imagenet"` prepares them. `transfer_learning.ipynb` goes on from it.
