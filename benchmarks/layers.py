@@ -22,9 +22,7 @@ also `max_pool_over_vjp` and `lrn_over_vjp` of forward and delta together.
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
@@ -35,7 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 from contestants import layers_plain
 from contestants.layers_machine import Calls, limit, medians, rates
-from reporting import arguments, has_torch, write
+from reporting import chosen, has_torch, write
 
 from sparkdl.layers import BatchNorm, Context, Conv, Dense, GlobalAvgPool, Layer, LocalResponseNorm, MaxPool, Relu
 
@@ -191,33 +189,17 @@ def headlines(figures: dict[str, float]) -> dict[str, float]:
     return found
 
 
-def options() -> tuple[argparse.Namespace, list[Case]]:
-    """The command line's options and the cases they choose."""
-    parser = arguments(__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="only the cases with this in their name")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="cores to run on (default: %(default)s)")
-    chosen = parser.parse_args()
-    cases = [case for case in CASES if chosen.only in case.name]
-    if not cases:
-        names = ", ".join(case.name for case in CASES)
-        parser.error(f"--only must be part of a case's name, received {chosen.only!r}; the cases are {names}.")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not 1 <= chosen.threads <= cores:
-        parser.error(f"--threads must be from 1 to the {cores} cores at hand, received {chosen.threads}; change it.")
-    return chosen, cases
-
-
 def main() -> None:
     """Measure, print, write."""
-    chosen, cases = options()
-    limit(chosen.threads)
+    options, cases = chosen(__doc__, CASES)
+    limit(options.threads)
     layers_torch: ModuleType | None = None
     if has_torch():
         layers_torch = import_module("contestants.layers_torch")
-        layers_torch.limit(chosen.threads)
-    rounds = 5 if chosen.quick else 25
-    figures = machine = rates(chosen.threads, rounds, layers_torch)
-    print(f"{chosen.threads} thread(s), medians of {rounds} turns; the machine itself: ", end="")
+        layers_torch.limit(options.threads)
+    rounds = 5 if options.quick else 25
+    figures = machine = rates(options.threads, rounds, layers_torch)
+    print(f"{options.threads} thread(s), medians of {rounds} turns; the machine itself: ", end="")
     print(", ".join(f"{name} {rate:.1f}" for name, rate in machine.items()))
     print(f"{'kernel':<34}{'ms':>9}{'rate':>18}{'of it':>6}{'PyTorch ms':>11}{'ratio':>7}{'vjp ms':>11}{'ratio':>7}")
     for case in cases:
@@ -225,7 +207,7 @@ def main() -> None:
     found = headlines(figures)
     for name, value in found.items():
         print(f"{name} {value:.3f}")
-    write(chosen.json, figures | found)
+    write(options.json, figures | found)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ ours to theirs), `_torch_ms` and `_torch_compiled_ms`.
 
 from __future__ import annotations
 
-import argparse
-import os
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from contestants.layers_machine import Calls, limit, medians
-from reporting import arguments, write
+from reporting import chosen, write
 
 from sparkdl import Network
 from sparkdl.compiler import OPTIONS
@@ -116,38 +114,22 @@ def measured(case: Case, quick: bool, recurrent_torch: ModuleType | None) -> dic
     return figures
 
 
-def options() -> tuple[argparse.Namespace, list[Case]]:
-    """The command line's options and the cases they choose."""
-    parser = arguments(__doc__)
-    parser.add_argument("--only", default="", metavar="TEXT", help="only the cases with this in their name")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="cores to run on (default: %(default)s)")
-    chosen = parser.parse_args()
-    cases = [case for case in CASES if chosen.only in case.name]
-    if not cases:
-        names = ", ".join(case.name for case in CASES)
-        parser.error(f"--only must be part of a case's name, received {chosen.only!r}; the cases are {names}.")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not 1 <= chosen.threads <= cores:
-        parser.error(f"--threads must be from 1 to the {cores} cores at hand, received {chosen.threads}; change it.")
-    return chosen, cases
-
-
 def main() -> None:
     """Measure, print, write."""
-    chosen, cases = options()
-    limit(chosen.threads)
+    options, cases = chosen(__doc__, CASES)
+    limit(options.threads)
     recurrent_torch: ModuleType | None = None
     if find_spec("torch") is None:
         print("PyTorch is not installed and left out; pip install 'sparkdl-jax[benchmarks]' brings it.")
     else:
         recurrent_torch = import_module("contestants.recurrent_torch")
-        recurrent_torch.limit(chosen.threads)
-    print(f"{chosen.threads} thread(s), medians")
+        recurrent_torch.limit(options.threads)
+    print(f"{options.threads} thread(s), medians")
     print(f"{'kernel':<22}{'ms':>9}{'PyTorch ms':>12}{'compiled':>12}{'ratio':>8}")
     figures: dict[str, float] = {}
     for case in cases:
-        figures |= measured(case, chosen.quick, recurrent_torch)
-    write(chosen.json, figures)
+        figures |= measured(case, options.quick, recurrent_torch)
+    write(options.json, figures)
 
 
 if __name__ == "__main__":

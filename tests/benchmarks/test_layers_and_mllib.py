@@ -133,7 +133,7 @@ def test_options_that_do_not_fit_are_refused(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["layers.py", *arguments])
     with pytest.raises(SystemExit):
-        layers.options()
+        layers.chosen(layers.__doc__, layers.CASES)
     assert sentence in capsys.readouterr().err
 
 
