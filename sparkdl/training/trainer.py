@@ -125,6 +125,14 @@ def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = 
                 f"{network.tables[name]!r}, received {numbers[outside][0]}; index them so, give the layer more "
                 "rows, or unknown=True."
             )
+    for name in network.integers:
+        numbers, held = numbers_of(features[name]), np.iinfo(INTEGERS)
+        outside = (numbers < held.min) | (numbers > held.max)
+        if outside.any():
+            raise ValueError(
+                f"{name!r} must hold integers that {INTEGERS} holds, received {numbers[outside][0]}; number the "
+                "categories from 0."
+            )
     for name, most in network.most_steps.items():
         if (received := features[name].longest) > most:
             raise ValueError(
@@ -143,12 +151,19 @@ def _rows(given: Any, shape: Shape, name: str) -> Any:
     """The part of the features of that name, of rows of this shape; ValueError if they have another."""
     if is_ragged(shape):
         given = _unpadded(given, repr(name)) if isinstance(given, Ragged) else given
-        return RaggedRows.of(given, shape[1:], repr(name))
-    rows = np.asarray(given)
+        return _numeric(RaggedRows.of(given, shape[1:], repr(name)), repr(name))
+    rows = _numeric(np.asarray(given), repr(name))
     if rows.shape[1:] != shape:
         raise ValueError(
             f"The network takes rows of shape {shape} as {name!r}, received {rows.shape[1:]}; reshape the features."
         )
+    return rows
+
+
+def _numeric(rows: Any, subject: str, remedy: str = "cast it") -> Any:
+    """The rows; ValueError if what they hold are no numbers."""
+    if not np.can_cast(rows.dtype, np.float64, "same_kind"):
+        raise ValueError(f"{subject} must hold numbers, received {rows.dtype}; {remedy}.")
     return rows
 
 
@@ -157,11 +172,11 @@ def _labels(given: Mapping[str, Any], features: Parts, network: BaseNetwork) -> 
     found: Parts = {}
     for name, own in given.items():
         if name not in network.step_outputs:
-            found[name] = np.asarray(own)
+            found[name] = _numeric(np.asarray(own), f"labels {name!r}", "number the classes from 0, or cast it")
             continue
         rows = _unpadded(own, f"labels {name!r}") if isinstance(own, Ragged) else own
         step = next((np.asarray(row).shape[1:] for row in rows if np.size(row)), ())
-        found[name] = RaggedRows.of(rows, step, f"labels {name!r}")
+        found[name] = _numeric(RaggedRows.of(rows, step, f"labels {name!r}"), f"labels {name!r}")
         check_steps(found[name].lengths, features[network.step_outputs[name]].lengths, f"labels {name!r}")
     return found
 

@@ -14,7 +14,19 @@ import numpy as np
 import pytest
 
 from sparkdl import Graph, Network, training
-from sparkdl.layers import BatchNorm, Concatenate, Dense, Dropout, Flatten, Layer, Parallel, Rescale, Tanh
+from sparkdl.layers import (
+    BatchNorm,
+    Concatenate,
+    Dense,
+    Dropout,
+    Embedding,
+    Flatten,
+    HashedEmbedding,
+    Layer,
+    Parallel,
+    Rescale,
+    Tanh,
+)
 from sparkdl.training import EarlyStopping, Result, Training
 from sparkdl.training.records import meter
 from sparkdl.weights import named_arrays
@@ -88,6 +100,33 @@ def test_what_reads_integers_is_refused_other_numbers_and_other_places() -> None
         Network([Dense(2), Lookup()], input_shape=(2,))
     with pytest.raises(ValueError, match="Layer 'lookup_0' reads integers"):
         Parallel([Lookup(), Dense(2)])
+
+
+def test_integers_that_int32_does_not_hold_are_refused_and_not_wrapped() -> None:
+    """2 ** 32 + 3 would have the row of 3."""
+    for layer in (Embedding(5, 2, unknown=True), HashedEmbedding(5, 2)):
+        network = Network([layer, Dense(3)], input_shape=())
+        for numbers in (np.array([0, 2**32 + 3]), np.array([-(2**31) - 1, 2]), np.array([1, 2**63], "uint64")):
+            with pytest.raises(ValueError, match=r"'features' must hold integers that int32 holds, received -?\d{10}"):
+                training.fit(network, (numbers, [0, 1]))
+        held = np.array([-(2**31), 2**31 - 1])
+        assert training.fit(network, (held, [0, 1]), epochs=1).history
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((X.astype(object), LABELS), "'features' must hold numbers, received object"),
+        ((X.astype(str), LABELS), "'features' must hold numbers, received <U32"),
+        ((X + 1j, LABELS), "'features' must hold numbers, received complex128"),
+        ((X, [None] * len(X)), "labels 'label' must hold numbers, received object"),
+        ((X, ["cat"] * len(X)), "labels 'label' must hold numbers, received <U3; number the classes from 0"),
+        ((X, LABELS, np.ones((len(X), 1))), r"weights must have shape \(n,\), one number a row, received \(50, 1\)"),
+    ],
+)
+def test_what_are_no_numbers_is_refused(data: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        training.fit(LINEAR, data)
 
 
 def test_features_and_labels_may_come_by_name() -> None:

@@ -93,6 +93,8 @@ class Shard:
         features, labels = named_parts(features, FEATURES), named_parts(labels, LABEL)
         count = len(next(iter(features.values())))
         weights = np.ones(count) if weights is None else np.asarray(weights, np.float64)
+        if weights.ndim != 1:
+            raise ValueError(f"weights must have shape (n,), one number a row, received {weights.shape}.")
         rows = Rows(features, labels, weights)
         lengths = [len(array) for array in rows.each().values()]
         if len(set(lengths)) > 1:
