@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from sparkdl import Graph, Network, models, training
-from sparkdl.layers import BatchNorm, EmbeddingBag, HashedEmbedding, Normalization, OneHot
+from sparkdl.initializers import TruncatedNormal
+from sparkdl.layers import BatchNorm, Embedding, EmbeddingBag, HashedEmbedding, Normalization, OneHot
 from sparkdl.losses import EachPosition
 from sparkdl.weights import count_weights
 
@@ -120,9 +121,16 @@ def test_networks_of_tables_read_bags() -> None:
     assert wide.output_shape() == (2,)
     assert dict(wide.nodes)["wide_seen"][0] == EmbeddingBag(10, 2, mode="sum", unknown=True)
     assert models.dlrm({"seen": bag, "kind": 3}, 2, size=8).output_shape() == (1,)
-    assert models.dlrm({"kind": np.int64(3)}, 2) == models.dlrm({"kind": 3}, 2)
+    assert models.dlrm({"kind": np.int64(3)}, np.int64(2)) == models.dlrm({"kind": 3}, 2)
     with pytest.raises(ValueError, match="categories must hold numbers of categories, or layers .*received OneHot"):
         models.dlrm({"kind": OneHot(3)}, 2)  # type: ignore[dict-item]
+
+
+def test_the_linear_part_of_known_vectors_is_learned() -> None:
+    known = Embedding(7, 4, trainable=False, unknown=True)
+    nodes = dict(models.wide_and_deep({"city": known}).nodes)
+    assert nodes["vector_city"][0] == known
+    assert nodes["wide_city"][0] == Embedding(7, 1, unknown=True, initializer=TruncatedNormal(0.05))
 
 
 def test_every_position_of_an_image_is_given_its_class() -> None:
@@ -153,6 +161,13 @@ def test_an_autoencoder_tells_what_it_knows_better_than_what_it_does_not() -> No
 def test_what_makes_no_network_is_refused() -> None:
     with pytest.raises(ValueError, match="crosses must be of two or more of the categories city, received"):
         models.wide_and_deep({"city": 7}, crosses=[("city", "street")])
+    crosses = [("a", "b"), ("a", "b")], [("a", "b_c"), ("a_b", "c")], [("a", "d")]  # "a_d" is a category's own
+    for given in crosses:
+        with pytest.raises(ValueError, match="crosses must have names of their own, received 'a_(b|b_c|d)' twice"):
+            models.wide_and_deep({"a": 3, "b": 4, "b_c": 5, "a_b": 3, "c": 2, "d": 2, "a_d": 7}, crosses=given)
+    for numbers in (3.0, None, -1, True):
+        with pytest.raises(ValueError, match="numbers must be how many there are, or a Normalization, received"):
+            models.wide_and_deep({"city": 7}, numbers)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="numbers of dlrm must be at least 1"):
         models.dlrm({"city": 7}, 0)
     with pytest.raises(ValueError, match="must not be called 'numbers'"):

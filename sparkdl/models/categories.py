@@ -107,6 +107,8 @@ def wide_and_deep(
             raise ValueError(
                 f"crosses must be of two or more of the categories {', '.join(categories)}, received {tuple(cross)!r}."
             )
+        if f"wide_{name}" in nodes:
+            raise ValueError(f"crosses must have names of their own, received {name!r} twice; rename a category.")
         nodes[f"cross_{name}"] = (CrossCategories(), *cross)
         nodes[f"wide_{name}"] = (HashedEmbedding(cross_rows, outputs), f"cross_{name}")
         terms.append(f"wide_{name}")
@@ -212,7 +214,9 @@ def entry_nodes(
     """Inputs, nodes that make vectors of them, and the name of the node that joins these."""
     if NUMBERS in categories:
         raise ValueError(f"categories must not be called {NUMBERS!r}, which is the input of the numbers.")
-    count = numbers if isinstance(numbers, int) else len(numbers.mean)
+    if not isinstance(numbers, Normalization) and not is_integer(numbers, 0):
+        raise ValueError(f"numbers must be how many there are, or a Normalization, received {numbers!r}.")
+    count = len(numbers.mean) if isinstance(numbers, Normalization) else int(numbers)
     inputs: dict[str, tuple[Any, ...]] = {NUMBERS: (count,)} if count else {}
     inputs |= {category: (None,) if isinstance(given, EmbeddingBag) else () for category, given in categories.items()}
     if not inputs:
@@ -249,5 +253,5 @@ def embedding_of(given: int | Embedding) -> Embedding:
 
 
 def _sized(table: Embedding, size: int) -> Embedding:
-    """A table like another one, with vectors of another size that start near 0."""
-    return replace(table, size=size, initializer=TruncatedNormal(0.05), name=None)
+    """A table like another one, with vectors of another size that start near 0 and are learned, whatever those are."""
+    return replace(table, size=size, initializer=TruncatedNormal(0.05), name=None, trainable=True)
