@@ -6,6 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from sparkdl.arrays import INTEGERS
 from sparkdl.graph import FORBIDDEN, Graph
 from sparkdl.layers import Embedding, HashedEmbedding, Normalization
 from sparkdl.models.categories import NUMBERS, dlrm, embedded, vector_size, wide_and_deep
@@ -22,7 +25,15 @@ BUILDERS: dict[str, Builder] = {
     ),
     "ft_transformer": ft_transformer,
 }
+NODES = {  # of the networks, whose names no input may have
+    "wide_and_deep": ("normalized", "joined", "deep", "outputs"),
+    "dlrm": ("normalized", "bottom", "pairs", "joined", "outputs"),
+    "mlp": ("normalized", "joined", "outputs"),
+    "tabular_resnet": ("normalized", "joined", "outputs"),
+    "ft_transformer": ("normalized", "number_tokens", "tokens", "class", "outputs"),
+}
 WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean")
+MOST_CATEGORY = np.iinfo(INTEGERS).max - 1  # the row after it is that of unknown ones
 SPARE, LEAST = 4, 4096  # rows of a table for each of its strings, and at least, so that few share one
 
 
@@ -83,7 +94,7 @@ def tabular(
     asked = {f"n{index}": _numbers_of(name) for index, name in enumerate(numeric)}
     asked |= {f"c{index}": _categories_of(name, types[name]) for index, name in enumerate(categorical)}
     found = _aggregated(dataset, asked)
-    inputs = {name: _input_name(name) for name in categorical}
+    inputs = _input_names(categorical, NODES[network])
     tables = {
         inputs[name]: _table(name, types[name], _known(dataset, name), found[f"c{index}"])
         for index, name in enumerate(categorical)
@@ -169,6 +180,11 @@ def _table(name: str, kind: str, known: int, found: list[Any]) -> Embedding:
         raise ValueError(f"categorical column {name!r} must hold whole numbers, received {what}; index it.")
     if least < 0:
         raise ValueError(f"categorical column {name!r} must hold numbers from 0, received {least:.15g}; index it.")
+    if most > MOST_CATEGORY:
+        raise ValueError(
+            f"categorical column {name!r} must hold numbers that {INTEGERS} holds, received {most:.15g}; index it, or "
+            "cast it to string, to be hashed."
+        )
     rows = int(most) + 1
     return Embedding(rows, vector_size(rows), unknown=True)
 
@@ -183,7 +199,12 @@ def _normalized(names: list[str], found: list[list[Any]]) -> Normalization:
     return Normalization(tuple(own[0] for own in found), tuple(own[1] for own in found))
 
 
-def _input_name(column: str) -> str:
-    """The column's name without what no name of an input may hold."""
-    name = "".join("_" if character in FORBIDDEN else character for character in column)
-    return f"{name}_" if name == NUMBERS else name
+def _input_names(columns: Sequence[str], nodes: Sequence[str]) -> dict[str, str]:
+    """By column the name of its input: its own without what that may not hold, and unlike all others in the graph."""
+    found: dict[str, str] = {}
+    for column in dict.fromkeys(columns):
+        name = "".join("_" if character in FORBIDDEN else character for character in column)
+        while name in (NUMBERS, *nodes, *found.values()):
+            name += "_"
+        found[column] = name
+    return found

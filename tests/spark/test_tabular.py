@@ -78,6 +78,15 @@ def test_what_a_string_indexer_counted_is_taken(rows: DataFrame) -> None:
     assert isinstance(strings, HashedEmbedding) and strings.rows == 4096
 
 
+def test_columns_may_be_called_like_one_another_and_like_the_nodes(spark: SparkSession) -> None:
+    named = spark.sql("select 1 as `a.b`, 'x' as a_b, 2 as deep, 3 as class, 1.0 as numbers, 4.0 as joined")
+    graph, columns = models.tabular(named, ["a.b", "a_b", "deep", "a_b"], ["numbers"])
+    assert columns == {"a_b": "a.b", "a_b_": "a_b", "deep_": "deep", "numbers": ["numbers"]}
+    assert graph.inputs.keys() == columns.keys()
+    graph, columns = models.tabular(named, ["class", "numbers", "joined"], network="ft_transformer")
+    assert columns == {"class_": "class", "numbers_": "numbers", "joined": "joined"}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -94,10 +103,14 @@ def test_columns_that_will_not_do_are_refused(rows: DataFrame, given: dict[str, 
 
 
 def test_columns_without_usable_numbers_are_refused(spark: SparkSession) -> None:
-    bad = spark.sql("select cast(null as double) as gone, double('inf') as endless, -1 as below")
+    bad = spark.sql("select cast(null as double) as gone, double('inf') as endless, -1 as below, 3000000000 as id")
     for given, message in (
         ({"numeric": ["gone"]}, "numeric column 'gone' must hold finite numbers, received nothing but nulls"),
         ({"numeric": ["endless"]}, "numeric column 'endless' must hold finite numbers, received infinite ones"),
+        (
+            {"categorical": ["id"]},
+            "categorical column 'id' must hold numbers that int32 holds, received 3000000000; ind",
+        ),
         ({"categorical": ["below"]}, "categorical column 'below' must hold numbers from 0, received -1"),
     ):
         with pytest.raises(ValueError, match=message):
