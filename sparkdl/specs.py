@@ -251,6 +251,13 @@ def refuse_stale(cls: type, base: type, function: str, *dependents: str) -> None
         )
 
 
+def take_arrays(spec: Spec, *names: str) -> None:
+    """Make lists of the fields that were given as NumPy's arrays."""
+    for name in names:
+        if isinstance(value := getattr(spec, name), np.ndarray):
+            object.__setattr__(spec, name, _plain(value.tolist()))
+
+
 def check_range(spec: Spec, interval: str, *names: str) -> None:
     """Hold fields of a spec to an interval written as in mathematics: "[0, 1)", "(0, inf)".
 

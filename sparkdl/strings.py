@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sparkdl.decoding.hashing import hash_strings, look_up_strings
 from sparkdl.decoding.splitting import SPLITS, split_strings
-from sparkdl.specs import Spec
+from sparkdl.specs import Spec, take_arrays
 
 SHOWN = 4  # entries of a vocabulary where it is printed
 
@@ -67,7 +67,7 @@ class Vocabulary(Strings):
 
     Parameters
     ----------
-    entries : sequence of str
+    entries : sequence of str, or array of str
         The strings that are numbered 0, 1, ..., each once; parts of strings where these are split.
     split : {"word", "character"}, optional
         Into what a column's strings are cut, each part being a step of a row of any length:
@@ -89,6 +89,7 @@ class Vocabulary(Strings):
     entries: Sequence[str]
 
     def __post_init__(self) -> None:
+        take_arrays(self, "entries")
         super().__post_init__()
         if not isinstance(self.entries, tuple) or not self.entries:
             raise ValueError(f"entries of Vocabulary must be a list of strings, received {self.entries!r:.80}.")

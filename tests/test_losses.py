@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special
+from sklearn.utils.class_weight import compute_class_weight
 
 from sparkdl import losses
 from sparkdl.losses import Loss
@@ -290,6 +291,14 @@ def test_focal_losses_are_finite_however_sure_the_outputs_are(kind: type[Loss], 
 def test_what_fits_no_loss_is_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("kind", [losses.SoftmaxCrossEntropy, losses.SoftmaxFocal])
+def test_class_weights_may_come_as_scikit_learn_computes_them(kind: type[Loss]) -> None:
+    weights = compute_class_weight("balanced", classes=np.unique(CLASSES), y=CLASSES)
+    loss = kind(class_weights=weights)  # type: ignore[call-arg]
+    assert loss == kind(class_weights=tuple(weights.tolist()))  # type: ignore[call-arg]
+    assert Loss.from_json(loss.to_json()) == loss
 
 
 def test_confident_and_right_is_not_rounded_to_zero() -> None:

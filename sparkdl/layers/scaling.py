@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import along_channels
+from sparkdl.specs import take_arrays
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,7 @@ class Normalization(Layer):
     variance: Sequence[float]
 
     def __post_init__(self) -> None:
-        for name in ("mean", "variance"):
-            if isinstance(given := getattr(self, name), np.ndarray):
-                object.__setattr__(self, name, given.tolist())
+        take_arrays(self, "mean", "variance")
         super().__post_init__()
         for name, least in (("mean", -math.inf), ("variance", 0.0)):
             values = getattr(self, name)

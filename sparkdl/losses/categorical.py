@@ -12,7 +12,7 @@ from jax import Array
 from jax.scipy.special import xlogy
 
 from sparkdl.losses.loss import Loss
-from sparkdl.specs import check_range
+from sparkdl.specs import check_range, take_arrays
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class SoftmaxCrossEntropy(SoftmaxLoss):
     ----------
     label_smoothing : float, default 0
         Share in [0, 1) of each label that is spread evenly over the classes (Szegedy et al. 2016, section 7).
-    class_weights : sequence of float, optional
+    class_weights : sequence of float, or array (classes,), optional
         What the term of each class is multiplied by, as by PyTorch's `weight`; the mean is still over the rows' own
         weights, as Keras' `class_weight` has it.
     """
@@ -95,7 +95,7 @@ class SoftmaxFocal(SoftmaxLoss):
     ----------
     gamma : float, default 2
         How much less; with 0 it is SoftmaxCrossEntropy.
-    class_weights : sequence of float, optional
+    class_weights : sequence of float, or array (classes,), optional
         As of SoftmaxCrossEntropy; the paper's alpha.
     """
 
@@ -120,6 +120,7 @@ class SoftmaxFocal(SoftmaxLoss):
 
 def hold_class_weights(loss: SoftmaxCrossEntropy | SoftmaxFocal) -> None:
     """Check the field, and make its numbers floats."""
+    take_arrays(loss, "class_weights")
     if loss.class_weights is None:
         return
     given = loss.class_weights if isinstance(loss.class_weights, tuple) else ()

@@ -221,6 +221,11 @@ def test_a_long_vocabulary_is_printed_in_short_and_kept_whole() -> None:
     assert network.strings == {"features": words}
 
 
+def test_the_entries_of_a_vocabulary_may_be_an_array() -> None:
+    words = np.unique(["b", "a", "b"])
+    assert Vocabulary(words) == Embedding(2, 3, vocabulary=words).vocabulary == WORDS  # type: ignore[arg-type]
+
+
 def test_a_graph_of_categories_has_the_derivatives_of_the_whole(float64: None) -> None:
     weights = jax.tree.map(lambda array: jnp.asarray(array, "float64"), WIDE.init(0))
     x = jnp.array([0, 3, 3, 4]), jnp.array([10.0, 20.0, 35.0, 90.0])
