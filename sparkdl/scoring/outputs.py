@@ -77,8 +77,10 @@ def named_heads(kind: str, outputs: Outputs) -> list[tuple[str, Head]]:
     return KINDS[kind](outputs)
 
 
-def heads_of_several(outputs: Outputs) -> Heads:
+def heads_of_several(outputs: Outputs) -> list[tuple[str, Head]]:
     """Those of a network with several outputs: each one's prediction and, if it has them, probabilities.
+
+    Every column that is asked for is there, were two of one name.
 
     Raises
     ------
@@ -88,7 +90,7 @@ def heads_of_several(outputs: Outputs) -> Heads:
     given = {"prediction": outputs.predictions, "probability": outputs.probabilities}
     shapes = outputs.network.output_shapes
     able: dict[str, list[str]] = {"prediction": list(shapes), "probability": []}
-    heads: Heads = {}
+    heads: list[tuple[str, Head]] = []
     for name, shape in shapes.items():
         loss = outputs.objective.losses.get(name)
         if loss and loss.takes_classes:
@@ -100,7 +102,7 @@ def heads_of_several(outputs: Outputs) -> Heads:
         if loss and loss.takes_classes and loss.gives_probabilities:
             own["probability"] = Head(probabilities, name, True)
             able["probability"].append(name)
-        heads |= {given[kind].get(name, f"{kind}_{name}"): head for kind, head in own.items()}
+        heads += [(given[kind].get(name, f"{kind}_{name}"), head) for kind, head in own.items()]
     for kind, named in given.items():
         for name in named.keys() - set(able[kind]):
             raise ValueError(
@@ -156,7 +158,7 @@ def widths(network: BaseNetwork, heads: Heads, activations: Mapping[str, Shape])
 def _of_any_loss(outputs: Outputs) -> list[tuple[str, Head]]:
     shapes = outputs.network.output_shapes
     if len(shapes) > 1:
-        return list(heads_of_several(outputs).items())
+        return heads_of_several(outputs)
     ((name, shape),) = shapes.items()
     several = math.prod(step_shape(shape)) > 1
     return [(outputs.prediction, Head(every_output if several else first_output, name, several))]
@@ -165,7 +167,7 @@ def _of_any_loss(outputs: Outputs) -> list[tuple[str, Head]]:
 def _of_featurizer(outputs: Outputs) -> list[tuple[str, Head]]:
     shapes = outputs.network.output_shapes
     if len(shapes) > 1:
-        return list(heads_of_several(outputs).items())
+        return heads_of_several(outputs)
     (name,) = shapes
     return [(outputs.prediction, Head(every_output, name, True))]
 

@@ -34,7 +34,7 @@ from sparkdl.weights import weights_in_parts, weights_to_bytes
 def output_columns(stage: DeepParams) -> list[str]:
     """The columns that a stage's model adds, in the order of its Params; its network is set."""
     if len(stage.getNetwork().output_names) > 1:
-        names = list(heads_of_several(plain_outputs(stage)))
+        names = [name for name, _ in heads_of_several(plain_outputs(stage))]
     else:
         likely = any(loss.gives_probabilities for loss in stage._objective().losses.values())
         params = ("rawPredictionCol", "probabilityCol", "predictionCol")

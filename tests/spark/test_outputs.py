@@ -100,6 +100,18 @@ def test_columns_are_named_by_output(rows: DataFrame, model: DeepModel) -> None:
         model.copy().setProbabilityCols({"price": "x"}).transform(rows)
 
 
+def test_no_output_takes_the_column_of_another(rows: DataFrame, model: DeepModel) -> None:
+    for given in (
+        {"predictionCols": {"kind": "x", "price": "x"}},
+        {"predictionCols": {"kind": "x"}, "probabilityCols": {"kind": "x"}},
+        {"predictionCols": {"kind": "prediction_price"}},
+    ):
+        with pytest.raises(ValueError, match="Output column '(x|prediction_price)' is asked for twice"):
+            model.copy().setParams(**given).transform(rows)
+        with pytest.raises(ValueError, match="Output column '(x|prediction_price)' is asked for twice"):
+            estimator(**given).fit(rows)
+
+
 def test_every_output_is_evaluated_over_the_rows_that_have_its_label(rows: DataFrame, model: DeepModel) -> None:
     found = model.evaluate(rows)
     scored = model.transform(rows).toPandas()
