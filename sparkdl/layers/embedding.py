@@ -192,7 +192,8 @@ class HashedEmbedding(Embedding):
     """An Embedding of any integers, or of strings, each hashed to one of the rows, which several may share.
 
     A column of strings needs no StringIndexer: workers hash its values to the integers that the layer reads. A column
-    of integers beyond int32, as ids may be, is to be cast to string.
+    of integers beyond int32, as ids may be, is to be cast to string. Beside a layer with a vocabulary that reads the
+    same input it hashes the numbers that this gives, so that strings which are no entries are one.
 
     Parameters
     ----------
