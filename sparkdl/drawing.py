@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MARGIN, GAP, BETWEEN = 0.15, 0.25, 0.5  # inches around all, between the boxes of a row, and between rows
 FONT, LINE, EDGE = 8, 0.165, 0.16  # points of a letter, inches of a line of text, and of a box besides its text
 LETTERS, LINES = 30, 3  # of a layer's text: most in a line, and most lines
+CODES = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "\n": " "})  # in a text of Mermaid
 INPUT, LAYER, OUTPUT = "#fff3d6", "#dde9f7", "#dff2df"
 
 
@@ -62,7 +63,7 @@ def mermaid(drawn: list[Box]) -> str:
     """The drawing as text of Mermaid."""
     lines = ["flowchart TD"]
     for number, box in enumerate(drawn):
-        text = "<br/>".join(part.replace('"', "#quot;") for part in box[:3])
+        text = "<br/>".join(part.translate(CODES) for part in box[:3])
         lines.append(f'    n{number}["{text}"]')
         lines += [f"    n{source} --> n{number}" for source in box.sources]
     for kind, color in (("input", INPUT), ("layer", LAYER), ("output", OUTPUT)):
@@ -97,7 +98,7 @@ def figure(drawn: list[Box]) -> Figure:
         _draw_line(axes, way)
     for x, y, text, box, width, height in zip(place.middles, middles, texts, drawn, widths, heights, strict=True):
         _draw_box(axes, (x - width / 2, y - height / 2, width, height), box.color)
-        axes.text(x, y, text, ha="center", va="center", fontsize=FONT, linespacing=1.3, zorder=3)
+        axes.text(x, y, text, ha="center", va="center", fontsize=FONT, linespacing=1.3, zorder=3, parse_math=False)
     return drawing
 
 
@@ -133,7 +134,8 @@ def _folded(text: str) -> list[str]:
 def _inches(text: str) -> float:
     from matplotlib.textpath import TextPath
 
-    return TextPath((0, 0), text, size=FONT).get_extents().width / 72 if text else 0.0
+    plain = text.replace("$", r"\$")  # else what is between two of them is a formula
+    return TextPath((0, 0), plain, size=FONT).get_extents().width / 72 if text.strip() else 0.0
 
 
 def _draw_line(axes: Axes, way: list[tuple[float, float, float]]) -> None:

@@ -27,11 +27,17 @@ TWINS = Graph(
     },
     outputs=("kind", "price"),
 )
+ODD = Graph(
+    {"$_$": (3,), "<i>#35;": (3,)},
+    {" ": (Dense(3), "$_$"), 'a "b" -> $\\c$': (Add(), " ", "<i>#35;"), "y\nz": (Dense(1), 'a "b" -> $\\c$')},
+    "y\nz",
+)
 CATEGORIES = {"city": 50, "job": 20, "sex": 3}
 DRAWN = {
     "residual blocks": (BLOCKS, True),
     "twins": (TWINS, False),
     "twins within": (TWINS, True),
+    "odd names": (ODD, False),
     "resnet18": (models.resnet18((32, 32, 3), 10), True),
     "unet": (models.unet((32, 32, 1), 2, 8, 3), False),
     "dlrm": (models.dlrm(CATEGORIES, 6), False),
@@ -84,6 +90,16 @@ def test_every_text_fits_its_box(name: str) -> None:
 def corners_of_text(text: Any) -> Any:
     extent = text.get_window_extent().transformed(text.axes.transData.inverted())
     return np.sort(np.array(extent), axis=0)
+
+
+def test_names_are_shown_as_they_are() -> None:
+    axes, _, _ = drawn(ODD, False)
+    assert [text.get_text().rsplit("\n", 2)[0] for text in axes.texts] == [*ODD.inputs, *ODD.nodes]
+    assert not any(text.get_parse_math() for text in axes.texts)
+    lines = [line.strip() for line in ODD.to_mermaid().split("\n")]
+    names = [line.split('"')[1].split("<br/>")[0] for line in lines if '["' in line]
+    assert names == ["$_$", "#lt;i#gt;#35;35;", " ", "a #quot;b#quot; -#gt; $\\c$", "y z"]
+    assert [line.count('"') for line in lines if '"' in line] == [2] * 5
 
 
 def test_a_notebook_shows_figures_as_pictures() -> None:
