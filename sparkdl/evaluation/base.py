@@ -18,6 +18,8 @@ from sparkdl.specs import Spec
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+ROUNDING = 1e-3  # by which a probability may be off
+
 
 class EvaluationOptions(TypedDict, total=False):
     """Keyword arguments of a model's `evaluate`, as `ClassificationMeasures` takes them."""
@@ -156,14 +158,17 @@ def counted(weights: Array | None, rows: int, *columns: Array | None) -> tuple[A
     Raises
     ------
     ValueError
-        A column has another number of rows, or a weight is negative or not finite.
+        A column has another number of rows, or weights are not one a row, negative or not finite.
     """
     weights = np.ones(rows) if weights is None else np.asarray(weights, np.float64)
+    if weights.ndim != 1:
+        raise ValueError(f"Weights must have shape (n,), one a row, received {weights.shape}.")
     for column in (weights, *columns):
         if column is not None and len(column) != rows:
             raise ValueError(f"Scores have {rows} rows and what belongs to them {len(column)}; give one for each row.")
-    if not (np.isfinite(weights) & (weights >= 0)).all():
-        raise ValueError(f"Weights must be finite and at least 0, received {weights.min():g}; correct such rows.")
+    wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if len(wrong):
+        raise ValueError(f"Weights must be finite and at least 0, received {wrong[0]:g}; correct such rows.")
     used = weights > 0
     return weights[used], [None if column is None else np.asarray(column)[used] for column in columns]
 
@@ -176,6 +181,15 @@ def require_finite(scores: Array) -> Array:
             "its training has diverged: lower the step size, or clip gradients."
         )
     return scores.astype(np.float64)
+
+
+def require_probabilities(scores: Array) -> None:
+    """ValueError for scores that are none; what is off by rounding passes."""
+    wrong = scores[(scores < -ROUNDING) | (scores > 1 + ROUNDING)]
+    if len(wrong):
+        raise ValueError(
+            f"Scores must be probabilities, from 0 to 1, received {wrong[0]:g}; say probabilistic=False of other ones."
+        )
 
 
 def require_finite_labels(labels: Any) -> Array:

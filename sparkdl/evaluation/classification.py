@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,11 +16,13 @@ from sparkdl.evaluation.base import (
     counted,
     mean_or_none,
     require_finite,
+    require_probabilities,
     require_rows,
 )
 from sparkdl.evaluation.calibration import Calibration, calibration, calibration_sums
-from sparkdl.evaluation.curves import Curve, CurveSums
+from sparkdl.evaluation.curves import Curve, CurveSums, check_curve_options
 from sparkdl.evaluation.scores import ClassScores, averaged, class_scores, matthews, scores_frame
+from sparkdl.specs import is_integer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,15 +137,21 @@ class ClassificationMeasures(SummingAccumulator):
         bins: int = 1000,
         exact_rows: int = 10_000,
     ) -> None:
-        if classes < 2:
-            raise ValueError(f"classes must be at least 2, received {classes}; a single score tells two classes.")
-        if min(top_k, default=1) < 1:
-            raise ValueError(f"top_k must hold numbers of at least 1, received {list(top_k)}.")
+        if not is_integer(classes, 2):
+            raise ValueError(f"classes must be at least 2, received {classes!r}; a single score tells two classes.")
+        ks = list(top_k) if isinstance(top_k, Iterable) else [None]
+        if not all(is_integer(k, 1) for k in ks):
+            raise ValueError(f"top_k must hold integers of at least 1, as (1, 3), received {top_k!r}.")
+        check_curve_options(bins, exact_rows)
         super().__init__(
-            classes=classes, probabilistic=probabilistic, top_k=list(top_k), bins=bins, exact_rows=exact_rows
+            classes=int(classes),
+            probabilistic=probabilistic,
+            top_k=list(map(int, ks)),
+            bins=int(bins),
+            exact_rows=int(exact_rows),
         )
         self._classes, self.probabilistic = classes, probabilistic
-        self._top_k = sorted({k for k in top_k if k < classes})
+        self._top_k = sorted({k for k in map(int, ks) if k < classes})
         self._curves = CurveSums(1 if classes == 2 else classes, bins, exact_rows, probabilistic)
 
     def add(
@@ -181,6 +189,8 @@ class ClassificationMeasures(SummingAccumulator):
         weights, (scores, labels, predicted, losses) = counted(weights, len(scores), scores, labels, predicted, losses)
         labels, predicted = self._check_classes(labels, "Labels"), self._check_classes(predicted, "Predictions")
         scores = require_finite(scores)
+        if self.probabilistic:
+            require_probabilities(scores)
         if not len(weights):
             return self
         own = scores[np.arange(len(labels)), labels]
@@ -224,6 +234,8 @@ class ClassificationMeasures(SummingAccumulator):
     def _check_classes(self, values: Array, name: str) -> Array:
         if values.ndim != 1:
             raise ValueError(f"{name} must have shape (n,), one class a row, received {values.shape}.")
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"{name} must be whole numbers, received {values.dtype}; index the classes.")
         wrong = values[~np.isin(values, np.arange(self._classes))]
         if len(wrong):
             raise ValueError(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparkdl.arrays import Array
-from sparkdl.specs import Spec
+from sparkdl.specs import Spec, is_integer
 
 Floats = tuple[float, ...]
 
@@ -79,6 +79,13 @@ def curve(scores: Array, positive: Array, negative: Array) -> Curve:
     return Curve(tuple(scores.tolist()), tuple(true.tolist()), tuple(false.tolist()), roc_area, average_precision)
 
 
+def check_curve_options(bins: int, exact_rows: int) -> None:
+    """ValueError unless they are as of `CurveSums`."""
+    for name, value, least in (("bins", bins, 1), ("exact_rows", exact_rows, 0)):
+        if not is_integer(value, least):
+            raise ValueError(f"{name} must be an integer of at least {least}, received {value!r}.")
+
+
 class CurveSums:
     """Rows, as long as there are at most `exact_rows` of them, and histograms of their scores from then on.
 
@@ -96,10 +103,6 @@ class CurveSums:
     """
 
     def __init__(self, curves: int, bins: int, exact_rows: int, probabilistic: bool) -> None:
-        if bins < 1:
-            raise ValueError(f"bins must be at least 1, received {bins}.")
-        if exact_rows < 0:
-            raise ValueError(f"exact_rows must be at least 0, received {exact_rows}.")
         self._curves, self._bins, self._exact_rows, self._probabilistic = curves, bins, exact_rows, probabilistic
         self._kept: list[tuple[Array, Array, Array]] = []
         self._kept_rows = 0

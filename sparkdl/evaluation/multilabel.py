@@ -15,10 +15,11 @@ from sparkdl.evaluation.base import (
     counted,
     mean_or_none,
     require_finite,
+    require_probabilities,
     require_rows,
 )
 from sparkdl.evaluation.calibration import Calibration, calibration, calibration_sums
-from sparkdl.evaluation.curves import Curve, CurveSums
+from sparkdl.evaluation.curves import Curve, CurveSums, check_curve_options
 from sparkdl.evaluation.scores import ClassScores, averaged, class_scores, matthews, scores_frame
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ class MultilabelMeasures(SummingAccumulator):
     """
 
     def __init__(self, labels: int, *, probabilistic: bool = True, bins: int = 1000, exact_rows: int = 10_000) -> None:
-        super().__init__(labels=labels, probabilistic=probabilistic, bins=bins, exact_rows=exact_rows)
+        check_curve_options(bins, exact_rows)
+        super().__init__(labels=labels, probabilistic=probabilistic, bins=int(bins), exact_rows=int(exact_rows))
         self._labels, self.probabilistic = labels, probabilistic
         self._curves = CurveSums(labels, bins, exact_rows, probabilistic)
 
@@ -150,6 +152,8 @@ class MultilabelMeasures(SummingAccumulator):
             )
         weights, (scores, labels, losses) = counted(weights, len(scores), scores, labels, losses)
         scores = require_finite(scores)
+        if self.probabilistic:
+            require_probabilities(scores)
         wrong = labels[(labels != 0) & (labels != 1)]
         if len(wrong):
             raise ValueError(f"Labels must be 0 or 1, received {wrong[0]:g}; mark a row's labels by 1.")

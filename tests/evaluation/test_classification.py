@@ -257,6 +257,10 @@ def test_a_result_goes_through_json_prints_draws_and_becomes_a_frame(name: str) 
         (([[0.5, 0.5, 0.0]], [0, 1]), "Scores have 1 rows and what belongs to them 2; give one for each row."),
         (([[0.5, 0.5, np.nan]], [0]), "outputs must be finite to be evaluated, received NaN or infinity"),
         (([[0.5, 0.5, 0.0]], [0], [-1.0]), "Weights must be finite and at least 0, received -1"),
+        (([[0.5, 0.5, 0.0]] * 2, [0, 1], [1.0, np.inf]), "Weights must be finite and at least 0, received inf"),
+        (([[0.5, 0.5, 0.0]], [0], [[1.0]]), r"Weights must have shape \(n,\), one a row, received \(1, 1\)"),
+        (([[0.5, 0.5, 0.0]], ["cat"]), "Labels must be whole numbers, received <U3; index the classes"),
+        (([[3.0, -1.0, 0.5]], [0]), "Scores must be probabilities, from 0 to 1, received 3; say probabilistic=False"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused(arguments: Any, sentence: str) -> None:
@@ -264,11 +268,18 @@ def test_rows_that_do_not_fit_are_refused(arguments: Any, sentence: str) -> None
         ClassificationMeasures(3).add(*arguments)
 
 
+def test_options_may_be_numpys() -> None:
+    made = ClassificationMeasures(np.int64(3), top_k=np.array([1, 2]), bins=np.int64(9), exact_rows=np.int64(0))  # type: ignore[arg-type]
+    plain = ClassificationMeasures(3, top_k=(1, 2), bins=9, exact_rows=0).add(np.eye(3), [0, 1, 2])
+    assert Accumulator.from_bytes(made.to_bytes()).merge(plain).result() == plain.result()
+
+
 def test_no_rows_and_other_options_are_refused() -> None:
     with pytest.raises(ValueError, match="There are no rows of positive weight to evaluate"):
         ClassificationMeasures(3).add(np.ones((2, 3)), [0, 1], [0, 0]).result()
     with pytest.raises(ValueError, match="Only accumulators of one kind and equal options can be merged"):
         ClassificationMeasures(3).merge(ClassificationMeasures(3, bins=10))
-    for options in ({"bins": 0}, {"exact_rows": -1}, {"top_k": (0,)}, {"classes": 1}):
+    wrong: list[dict[str, Any]] = [{"bins": 0}, {"exact_rows": -1}, {"top_k": (0,)}, {"classes": 1}]
+    for options in [*wrong, {"bins": 2.5}, {"exact_rows": 1e4}, {"top_k": 3}, {"top_k": (1.5,)}, {"classes": 2.0}]:
         with pytest.raises(ValueError, match=f"{next(iter(options))} must"):
             ClassificationMeasures(**({"classes": 3} | options))  # type: ignore[arg-type]

@@ -98,5 +98,9 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         MultilabelMeasures(2).add([[0.1, 0.2]], [[0, 2]])
     with pytest.raises(ValueError, match=r"Scores and labels must have shape \(n, 2\), received \(1, 2\) and \(1, 1\)"):
         MultilabelMeasures(2).add([[0.1, 0.2]], [[0]])
+    with pytest.raises(ValueError, match="Scores must be probabilities, from 0 to 1, received -2; say probabilistic="):
+        MultilabelMeasures(2).add([[0.1, -2.0]], [[0, 1]])
+    with pytest.raises(ValueError, match="bins must be an integer of at least 1, received 2.5"):
+        MultilabelMeasures(2, bins=2.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="There are no rows of positive weight"):
         MultilabelMeasures(2).result()

@@ -344,7 +344,7 @@ def test_options_that_do_not_fit_are_refused_before_any_job(weighed: DataFrame) 
     labels = a_model(network=THREE, loss="sigmoid_cross_entropy", labelCol="labels")
     with pytest.raises(ValueError, match="^top_k is no option of the evaluation of several labels a row, where the op"):
         labels.evaluate(weighed, top_k=(1, 2))
-    with pytest.raises(ValueError, match="^exact_rows must be at least 0, received -1.$"):
+    with pytest.raises(ValueError, match="^exact_rows must be an integer of at least 0, received -1.$"):
         a_model().evaluate(weighed, exact_rows=-1)
 
 
