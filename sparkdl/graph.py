@@ -162,8 +162,10 @@ class Graph(BaseNetwork):
         Raises
         ------
         ValueError
-            There is no such node.
+            There is no such node, or none is named.
         """
+        if not names:
+            raise ValueError(f"up_to expects names of nodes, received none; they are {', '.join(self.names)}.")
         needed, nodes, keys = self._needed(list(names)), {}, set[str]()
         for child in self.children:
             layer, *sources = self.nodes[child.name]
@@ -191,6 +193,10 @@ class Graph(BaseNetwork):
         ValueError
             A new node has the name of one that there is, whose weights it would take, or does not fit what it reads.
         """
+        if not isinstance(nodes, Mapping) or not nodes:
+            raise ValueError(
+                f"nodes of with_head must be a dict of new nodes by name, as of Graph, received {nodes!r}."
+            )
         for name in nodes:
             if name in self.nodes or name in self.inputs:
                 raise ValueError(f"The graph has a {name!r} already, whose weights it would take; rename the new node.")
@@ -198,7 +204,7 @@ class Graph(BaseNetwork):
         ends = [outputs] if isinstance(outputs, str) else list(outputs) or [name for name in nodes if name not in read]
         every = {**self.nodes, **nodes}
         loose = [name for name in every if name not in {*_read(every), *ends}]
-        return replace(self, nodes=every, outputs=[*ends, *loose]).up_to(*ends)
+        return replace(self, nodes=every, outputs=[*ends, *loose], trainable=True).up_to(*ends)
 
     def summary(self) -> str:
         before: list[tuple[str, ...]] = [("", name, "", str(shape), "", "") for name, shape in self.inputs.items()]
@@ -244,6 +250,8 @@ def _node(name: str, node: Any, trainable: bool) -> tuple[Any, ...]:
     layer, *sources = node
     if not trainable and isinstance(layer, Layer):
         layer = replace(layer, trainable=False)
+    if not trainable and isinstance(layer, Same) and layer.layer:
+        layer = replace(layer, layer=replace(layer.layer, trainable=False))
     return layer, *sources
 
 

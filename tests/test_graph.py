@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,24 @@ def test_a_new_head_leaves_what_it_does_not_need() -> None:
     assert list(kept.nodes) == ["body", "known", "both", "kind", "count"]
     with pytest.raises(ValueError, match="has a 'kind' already"):
         TASKS.with_head({"kind": (Dense(1), "both")})
+
+
+def test_a_frozen_graph_learns_nothing_and_its_new_head_does() -> None:
+    for graph in (TWINS, TWINS.up_to("b")):
+        frozen = replace(graph, trainable=False)
+        assert not frozen.learned(frozen.init(0))
+        changed = frozen.with_head({"new": (Dense(2), "b")})
+        assert changed.learned(changed.init(0)).keys() == {"new"}
+
+
+@pytest.mark.parametrize("nodes", [{}, [Dense(2)], Dense(2), None])
+def test_a_head_that_is_no_dict_is_refused(nodes: Any) -> None:
+    with pytest.raises(
+        ValueError, match="nodes of with_head must be a dict of new nodes by name, as of Graph, received"
+    ):
+        TASKS.with_head(nodes)
+    with pytest.raises(ValueError, match="up_to expects names of nodes, received none"):
+        TASKS.up_to()
 
 
 def test_a_graph_is_its_json_and_prints_as_it_is_written() -> None:
