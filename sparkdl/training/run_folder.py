@@ -6,6 +6,7 @@ from jax.sharding import Mesh
 
 from sparkdl.layers.base import Weights
 from sparkdl.training.checkpoints.checkpoints import CheckpointFolder, decode
+from sparkdl.training.data.batches import Steps
 from sparkdl.training.group.collectives import from_worker
 from sparkdl.training.options import Training
 from sparkdl.training.resumption import Arrays, Position, Share, fingerprint
@@ -31,7 +32,8 @@ class RunFolder:
         self, plan: Training, shares: tuple[Share, Share], initial: Weights | None, mesh: Mesh, leads: bool
     ) -> None:
         assert plan.checkpoints is not None
-        self._epochs, self._directory, self._mesh = plan.epochs, plan.checkpoints.directory, mesh
+        self._directory, self._mesh = plan.checkpoints.directory, mesh
+        self._steps = Steps(shares[0].lengths, plan.batch_size).count * plan.epochs
         run = fingerprint(plan, shares, initial, mesh)
         self._unknown = run.unknown
         self._folder = CheckpointFolder(plan.checkpoints, run.digest) if leads else None
@@ -69,7 +71,7 @@ class RunFolder:
 
     def _newest(self, folder: CheckpointFolder) -> bytes | None:
         folder.check()
-        found = folder.newest(epochs=self._epochs)
+        found = folder.newest(steps=self._steps)
         if not found and folder.others():
             self._notes.append(
                 f"The checkpoint directory {self._directory!r} holds checkpoints of other runs only (with another "

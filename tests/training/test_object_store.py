@@ -48,10 +48,10 @@ def saved(folder: CheckpointFolder, *epochs: int) -> None:
         folder.save({"epoch": epoch, "step": 0}, {"w": np.full(100, epoch, np.float32)})
 
 
-def newest(epochs: float = float("inf")) -> tuple[int | None, list[str]]:
+def newest() -> tuple[int | None, list[str]]:
     """The newest checkpoint's epoch as a later run finds it, and what is said."""
     with CheckpointFolder(Checkpoints(PLACE), FINGERPRINT) as folder:
-        found = folder.newest(epochs=epochs)
+        found = folder.newest()
         return (int(found.arrays["w"][0]) if found else None), folder.notes
 
 

@@ -78,6 +78,16 @@ def test_fewer_epochs_never_take_the_weights_of_more(tmp_path: Path) -> None:
     assert same(shorter, fit(epochs=2))
 
 
+def test_fewer_epochs_never_take_the_weights_of_steps_after_them(tmp_path: Path) -> None:
+    """Checkpoints after steps 3, 6, 9, ... of epochs of 4: the first after 2 epochs is one step into the third."""
+    options: dict[str, Any] = {"checkpoints": Checkpoints(str(tmp_path), every=3, unit="step", keep=9)}
+    fit(epochs=3, **options)
+    shorter = fit(epochs=2, **options)
+    assert shorter.resumed == [1, 2]
+    assert same(shorter, fit(epochs=2))
+    assert [epoch.steps for epoch in shorter.history] == [4, 4]
+
+
 @pytest.mark.parametrize(
     "change",
     [

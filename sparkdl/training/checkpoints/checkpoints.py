@@ -136,8 +136,8 @@ class CheckpointFolder:
         except Exception as error:
             raise ValueError(self._sentence("written", error)) from None
 
-    def newest(self, seconds: float = READ_SECONDS, epochs: float = math.inf) -> Checkpoint | None:
-        """The newest whole checkpoint of this run with at most `epochs` epochs done.
+    def newest(self, seconds: float = READ_SECONDS, steps: float = math.inf) -> Checkpoint | None:
+        """The newest whole checkpoint of this run with at most so many steps done.
 
         Each one that is newer but cannot be used gets a note.
 
@@ -146,7 +146,7 @@ class CheckpointFolder:
         ValueError
             The folder cannot be read.
         """
-        return self._first(seconds, epochs, best=False)
+        return self._first(seconds, steps, best=False)
 
     def best(self, seconds: float = READ_SECONDS) -> Checkpoint | None:
         """As `newest`, among those that were the best when they were saved."""
@@ -245,12 +245,12 @@ class CheckpointFolder:
         count, _ = self._troubles.get(trouble, (0, ""))
         self._troubles[trouble] = count + 1, said
 
-    def _first(self, seconds: float, epochs: float, best: bool) -> Checkpoint | None:
+    def _first(self, seconds: float, steps: float, best: bool) -> Checkpoint | None:
         def look() -> tuple[Checkpoint | None, list[str]]:
             folder = self._open()
             notes: list[str] = []
             for file in _File.all_in(folder):
-                if file.epoch <= epochs and (file.best or not best):
+                if file.step <= steps and (file.best or not best):
                     try:
                         return self._read(folder, file), notes
                     except Exception as error:
