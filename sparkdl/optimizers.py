@@ -56,9 +56,14 @@ class Optimizer(Spec):
     is_linear: ClassVar[bool] = False  # whether it keeps no state, and moves by a multiple of the gradient
 
     @property
+    def is_lazy(self) -> bool:
+        """Whether rows of a table that have no gradient are to rest, which the formula would move."""
+        return False
+
+    @property
     def moves_named_rows(self) -> bool:
         """Whether of a large table only those rows need be moved that have a gradient."""
-        return self.says("rests") and not self.weight_decay
+        return self.is_lazy or (self.says("rests") and not self.weight_decay)
 
     @property
     def adds_up(self) -> bool:
@@ -211,8 +216,8 @@ class HeavyBall(Optimizer):
     ----------
     momentum : float, default 0.9
     lazy : bool, default False
-        Whether rows of an Embedding that a step's batch does not name rest, and their u with them. That is another
-        rule: by the formula they move on.
+        Whether rows of an Embedding that have no gradient in a step, as those that its batch does not name, rest, and
+        their u with them. That is another rule: by the formula they move on.
     """
 
     by_element = True
@@ -222,7 +227,7 @@ class HeavyBall(Optimizer):
     nesterov: ClassVar[bool]
 
     @property
-    def moves_named_rows(self) -> bool:
+    def is_lazy(self) -> bool:
         return self.lazy
 
     def __post_init__(self) -> None:
@@ -316,8 +321,9 @@ class AdaptiveMoments(Optimizer):
     beta1, beta2 : float
     epsilon : float
     lazy : bool, default False
-        Whether rows of an Embedding that a step's batch does not name rest: neither they, nor their m and v, nor their
-        weights by decay. That is another rule, as PyTorch's SparseAdam is: by the formula they move on.
+        Whether rows of an Embedding that have no gradient in a step, as those that its batch does not name, rest:
+        neither they, nor their m and v, nor their weights by decay. That is another rule, as PyTorch's SparseAdam is:
+        by the formula they move on.
     """
 
     by_element = True
@@ -328,7 +334,7 @@ class AdaptiveMoments(Optimizer):
     lazy: bool = field(default=False, kw_only=True)
 
     @property
-    def moves_named_rows(self) -> bool:
+    def is_lazy(self) -> bool:
         return self.lazy
 
     def __post_init__(self) -> None:

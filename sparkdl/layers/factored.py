@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from sparkdl.arrays import INTEGERS
 from sparkdl.layers.products import matmul
 
 MOST_ROWS = 1 << 24  # of a table whose rows are left apart: their numbers travel as float32
@@ -58,11 +59,19 @@ class TableRows:
     ids : Array, shape (batch,)
     slopes : Array, shape (batch, size)
     rows : int
+    lazy : bool
+        Whether rows of the table that have no slope, or one of 0, are to be told from those that have one.
     """
 
     ids: Array
     slopes: Array
     rows: int = field(metadata={"static": True})
+    lazy: bool = field(default=False, metadata={"static": True})
+
+    @classmethod
+    def of(cls, matrix: Array) -> TableRows:
+        """That of which a matrix is the product, lazy."""
+        return cls(jnp.arange(len(matrix), dtype=INTEGERS), matrix, len(matrix), lazy=True)
 
     def product(self) -> Array:
         """The matrix itself."""
@@ -78,14 +87,18 @@ class TableRows:
         return replace(self, slopes=self.slopes * factor)
 
     def merged(self) -> TableRows:
-        """The same with ids that ascend and differ, but for those of no row at the end, whose slopes are zeros."""
+        """The same with ids that ascend and differ, but for those of no row at the end, whose slopes are zeros.
+
+        Of a lazy one, ids with slopes of 0 are of no row: what fills up a batch has the number of one.
+        """
         inside = (self.ids >= 0) & (self.ids < self.rows)
+        inside = inside & (self.slopes != 0).any(axis=1) if self.lazy else inside
         order = jnp.argsort(jnp.where(inside, self.ids, self.rows), stable=True)
         ids = jnp.where(inside, self.ids, self.rows)[order]
         place = jnp.cumsum(jnp.append(False, ids[1:] != ids[:-1]), dtype=ids.dtype)
         slopes = jax.ops.segment_sum(self.slopes[order], place, len(ids), indices_are_sorted=True)
         distinct = jnp.full_like(ids, self.rows).at[place].set(ids, indices_are_sorted=True)
-        return TableRows(distinct, jnp.where((distinct < self.rows)[:, None], slopes, 0), self.rows)
+        return replace(self, ids=distinct, slopes=jnp.where((distinct < self.rows)[:, None], slopes, 0))
 
     def add_to(self, table: Array) -> Array:
         """The sum of an array (rows, size) and the matrix."""

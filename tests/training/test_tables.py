@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from sparkdl import Graph, Network, Same, training
-from sparkdl.layers import Concatenate, Dense, Embedding, Flatten, Tanh
+from sparkdl.layers import Concatenate, Dense, Embedding, Flatten, Tanh, TimeMean
 from sparkdl.layers.factored import TableRows, added
 from sparkdl.optimizers import LAMB, SGD, AdaGrad, Adam, Momentum, Nesterov, Optimizer
 from sparkdl.training.exchanges.all_reduce import AllReduce
@@ -131,6 +131,40 @@ def test_lazily_a_row_rests_until_it_is_named(optimizer: Optimizer, decay: float
 def test_several_workers_are_lazy_alike() -> None:
     alone, together = (fit(Adam(lazy=True), devices=devices, epochs=4, batch_size=ROWS) for devices in (1, 3))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-9, 1e-12), alone.weights, together.weights)
+
+
+@pytest.mark.parametrize("exchange", [AllReduce(), AllReduce("bfloat16")], ids=repr)
+@pytest.mark.parametrize("batch", [4, 23])
+def test_rows_of_a_table_that_is_smaller_than_a_batch_rest_too(batch: int, exchange: AllReduce) -> None:
+    """Nor does a row learn of rows that fill up a batch, or steps of one, which have its number, 0."""
+    lengths = RANDOM.integers(1, 4, 23)
+    network = Network([Embedding(10, 4), TimeMean(), Dense(1)], input_shape=(None,))
+    data = [RANDOM.integers(1, 4, length).astype("int32") for length in lengths], LABELS[:23]
+    options: dict[str, Any] = {"loss": "squared_error", "batch_size": batch, "dtype": "float64", "exchange": exchange}
+    before = training.fit(network, data, epochs=0, **options).weights
+
+    def table(devices: int) -> Any:
+        lazy = Adam(lazy=True, weight_decay=0.1)
+        weights = training.fit(network, data, optimizer=lazy, epochs=3, devices=devices, **options).weights
+        return weights["embedding_0"]["table"]
+
+    moved = table(1) != before["embedding_0"]["table"]
+    assert moved[1:4].all() and not moved[0].any() and not moved[4:].any()
+    rest = table(3) == before["embedding_0"]["table"]
+    assert rest[0].all() and rest[4:].all()
+
+
+def test_lazily_the_number_of_workers_does_not_matter() -> None:
+    """Where a sum of whole tables takes fewer bytes than rows of all workers, and where it does not."""
+    for batch in (8, 12, 23):
+        given: dict[str, Any] = {
+            "loss": "squared_error", "optimizer": Adam(lazy=True, weight_decay=0.1), "batch_size": batch, "epochs": 3,
+            "dtype": "float64", "shuffle": False, "step_size": 0.1,
+        }  # fmt: skip
+        network = Network([Embedding(10, 4), Dense(1)], input_shape=())
+        data = DATA["what"][:23] % 5 + 3, LABELS[:23]
+        alone, together = (training.fit(network, data, devices=devices, **given).weights for devices in (1, 2))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-9, 1e-12), alone, together)
 
 
 @pytest.mark.parametrize(

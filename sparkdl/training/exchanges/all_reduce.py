@@ -12,7 +12,7 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from sparkdl.arrays import INTEGERS
-from sparkdl.layers.factored import is_factored, is_table_rows, map_factored, multiplied
+from sparkdl.layers.factored import TableRows, is_factored, is_table_rows, map_factored, multiplied
 from sparkdl.training.exchanges.exchange import (
     WORKERS,
     Agreed,
@@ -63,7 +63,8 @@ class AllReduce(Exchange):
             summed, sent = _rounded_over_workers(multiplied(sums), workers)
         else:
             summed, sent = _over_workers(sums, workers)
-        mean = scaled(summed.gradient, reciprocal(summed.totals[2]))
+        gradient = jax.tree.map(_told_apart, sums.gradient, summed.gradient, is_leaf=is_factored)
+        mean = scaled(gradient, reciprocal(summed.totals[2]))
         return Agreed(update(params, mean), state, summed.totals, jnp.float32(sent))
 
 
@@ -125,6 +126,12 @@ def _with_ids(pair: Any) -> Any:
 def _whole_but_for_tables(pair: Any) -> Any:
     """The matrix, or rows of a table that are fewer than it has."""
     return pair if is_table_rows(pair) and len(pair.ids) < pair.rows else pair.product()
+
+
+def _told_apart(own: Any, summed: Any) -> Any:
+    """The sum of a table, as rows of which others are told apart if they are to be."""
+    told = not is_table_rows(own) or not own.lazy or is_table_rows(summed)
+    return summed if told else TableRows.of(summed)
 
 
 def _rounded_over_workers(sums: Sums, workers: int) -> tuple[Sums, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.compiler import ONCE, OPTIONS
 from sparkdl.layers.base import Context
-from sparkdl.layers.factored import is_factored, multiplied
+from sparkdl.layers.factored import is_factored, is_table_rows, map_factored, multiplied
 from sparkdl.layers.ragged import cast, values_of
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective, Workers
@@ -244,6 +245,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
             statistics = jax.tree.map(lambda added: (added / parts).astype(added.dtype), statistics)
 
         own = own if exchange.takes_factored else multiplied(own)
+        own = map_factored(_lazily, own) if optimizer.is_lazy else own
         learned = network.learned(state.weights)
         penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
         totals = objective.penalized(own.totals, penalty)
@@ -394,6 +396,11 @@ def _for_each(function: Callable[..., Any], own_rows: bool) -> Callable[..., Any
         return jax.lax.map(lambda each: function(*each, rows), tuple(own))
 
     return in_turn
+
+
+def _lazily(part: Any) -> Any:
+    """A factored gradient, which if it is a table's tells rows without one from others, however it travels."""
+    return replace(part, lazy=True) if is_table_rows(part) else part
 
 
 def _with_pull(gradient: Any, pull: Array) -> Any:
