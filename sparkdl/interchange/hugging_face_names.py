@@ -57,7 +57,7 @@ def bert(network: BaseNetwork) -> Table | None:
         found += linear("pooled/dense", "bert.pooler.dense")
     head = "outputs/dense/kernel" in arrays
     found += linear("outputs/dense", "classifier") if head else ()
-    besides = r"bert\.embeddings\.position_ids|bert\.pooler\..*|cls\..*|classifier\..*"  # what others end in
+    besides = r"bert\.embeddings\.position_ids|bert\.pooler\..*|(cls|classifier|qa_outputs)\..*"  # what others end in
     return Table(found, "outputs/dense" if head else "", "bert.", besides)
 
 
@@ -76,7 +76,7 @@ def distilbert(network: BaseNetwork) -> Table | None:
     head = "outputs/classifier/kernel" in arrays
     if head:
         found += [*linear("outputs/pre_classifier", "pre_classifier"), *linear("outputs/classifier", "classifier")]
-    besides = r"distilbert\.embeddings\.position_ids|vocab_.*|(pre_)?classifier\..*"
+    besides = r"distilbert\.embeddings\.position_ids|vocab_.*|((pre_)?classifier|qa_outputs)\..*"
     return Table(found, "outputs" if head else "", "distilbert.", besides)
 
 
@@ -88,8 +88,10 @@ def gpt2(network: BaseNetwork) -> Table | None:
     found = [*embedding("words", "transformer.wte"), *embedding("positions", "transformer.wpe")]
     for index in range(_blocks(arrays)):
         found += encoder_block(f"block_{index}", f"transformer.h.{index}.", GPT2, plain=True)
-    besides = r"lm_head\.weight|transformer\.h\.\d+\.attn\.(masked_)?bias"
-    return Table([*found, *norm("norm", "transformer.ln_f")], prefix="transformer.", besides=besides)
+    head, masks = "lm_head.weight", r"transformer\.h\.\d+\.attn\.(masked_)?bias"
+    besides = rf"{re.escape(head)}|{masks}|(score|classifier|multiple_choice_head)\..*"
+    found += norm("norm", "transformer.ln_f")
+    return Table(found, prefix="transformer.", besides=besides, again={head: "transformer.wte.weight"})
 
 
 def vit(network: BaseNetwork) -> Table | None:
@@ -103,7 +105,7 @@ def vit(network: BaseNetwork) -> Table | None:
         "head": "classifier",
     }
     table = vision(network, VIT, names)
-    return table and replace(table, prefix="vit.", besides=r"vit\.pooler\..*")
+    return table and replace(table, prefix="vit.", besides=r"vit\.pooler\..*|vit\.embeddings\.mask_token|decoder\..*")
 
 
 def resnet(network: BaseNetwork) -> Table | None:

@@ -70,12 +70,15 @@ class Table:
         That of the names in files of a network with a head; those of one without lack it.
     besides : str
         A regular expression of names that files have beside these, and that count nothing.
+    again : mapping of str to str
+        Such of them as must be equal to an array of `links`, which the network uses in their place, too.
     """
 
     links: list[Link]
     head: str = ""
     prefix: str = ""
     besides: str = field(default=r"$^")
+    again: Mapping[str, str] = field(default_factory=dict)
 
     def of_head(self, link: Link) -> bool:
         """Whether the link is of the layer of the classes."""

@@ -23,6 +23,12 @@ from sparkdl.transfer import started_from
 from sparkdl.weights import named_arrays, nested_weights
 
 WRAPPERS = ("module.", "_orig_mod.", "model.")  # what DataParallel, torch.compile and trainers put before every name
+OLDER = {  # names, as of BERT's files of TensorFlow, and of those that torchvision publishes of vision transformers
+    r"\.gamma$": ".weight",
+    r"\.beta$": ".bias",
+    r"\.mlp\.linear_1\.": ".mlp.0.",
+    r"\.mlp\.linear_2\.": ".mlp.3.",
+}
 SHOWN = 5  # names in a sentence
 
 
@@ -201,14 +207,20 @@ def _named(arrays: Mapping[str, Array], table: Table) -> dict[str, Array]:
     """The arrays by the table's names, of which a file may lack the prefix, or have another before all."""
     known = {link.theirs for link in table.links}
     names = list(arrays)
-    while wrapper := next((own for own in WRAPPERS if names and all(name.startswith(own) for name in names)), None):
+    while known.isdisjoint(names) and (wrapper := _wrapper(names)):
         names = [name.removeprefix(wrapper) for name in names]
     found = {}
     for name, array in zip(names, arrays.values(), strict=True):
-        short = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))  # BERT's of TensorFlow
+        short = name
+        for older, newer in OLDER.items():
+            short = re.sub(older, newer, short)
         longer = f"{table.prefix}{short}"
         found[longer if short not in known and (longer in known or _is_besides(longer, table)) else short] = array
     return found
+
+
+def _wrapper(names: list[str]) -> str | None:
+    return next((own for own in WRAPPERS if names and all(name.startswith(own) for name in names)), None)
 
 
 def _is_besides(name: str, table: Table) -> bool:
@@ -246,6 +258,12 @@ def _check(
             )
         if array.dtype.kind not in "fV":
             raise ValueError(f"{path!r}: {link.theirs!r} must hold floats, received {array.dtype}; convert it first.")
+    for name, first in table.again.items():
+        if name in given and not np.array_equal(given[name], given[first]):
+            raise ValueError(
+                f"{path!r} does not fit the network: {name!r} differs from {first!r}, where the network uses one array "
+                "for both; take a file in which they are tied."
+            )
 
 
 def _listed(names: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,55 @@ def bert(tmp_path: Path) -> tuple[Graph, Any, Path]:
     weights = random(network)
     save_weights(tmp_path / "a", weights, network, "huggingface")
     return network, weights, tmp_path / "a"
+
+
+def test_names_of_layers_may_begin_as_wrappers_do(tmp_path: Path) -> None:
+    network = Network([Dense(3, name="model.first"), Dense(2, name="model.last")], input_shape=(4,))
+    weights = random(network)
+    save_weights(tmp_path / "a", weights, network)
+    assert_same(load_weights(tmp_path / "a", network), weights)
+
+
+def test_published_vision_transformers_of_torchvision_have_older_names(tmp_path: Path) -> None:
+    """vit_b_16-c867db91.pth has "mlp.linear_1", which torchvision turns into "mlp.0" as it loads it."""
+    weights = random(VIT)
+    save_weights(tmp_path / "a", weights, VIT, "torchvision")
+    older = {"mlp.0.": "mlp.linear_1.", "mlp.3.": "mlp.linear_2."}
+    renamed(
+        tmp_path / "a",
+        lambda arrays: {re.sub(r"mlp\.[03]\.", lambda new: older[new[0]], name): arrays[name] for name in arrays},
+    )
+    assert "encoder.layers.encoder_layer_1.mlp.linear_2.bias" in read_tensors(tmp_path / "a").arrays
+    assert_same(load_weights(tmp_path / "a", VIT), weights)
+
+
+@pytest.mark.parametrize(
+    ("case", "others"),
+    [
+        ("bert", ["qa_outputs.weight"]),
+        ("gpt2", ["score.weight", "classifier.bias", "multiple_choice_head.summary.weight"]),
+        ("vit, huggingface", ["vit.embeddings.mask_token", "decoder.0.weight"]),
+    ],
+)
+def test_heads_of_other_tasks_count_nothing(case: str, others: list[str], tmp_path: Path) -> None:
+    names, network = READY[case]
+    weights = random(network)
+    save_weights(tmp_path / "a", weights, network, names)
+    renamed(tmp_path / "a", lambda arrays: arrays | {name: np.zeros((2, 8), "float32") for name in others})
+    assert_same(load_weights(tmp_path / "a", network), weights)
+
+
+def test_scores_by_another_table_than_that_of_words_are_refused(tmp_path: Path) -> None:
+    """A GPT-2 of `tie_word_embeddings=False` has two tables, and our network only one."""
+    names, network = READY["gpt2"]
+    weights = random(network)
+    save_weights(tmp_path / "a", weights, network, names)
+    table = np.asarray(weights["words"]["table"])
+    renamed(tmp_path / "a", lambda arrays: arrays | {"lm_head.weight": table})
+    assert_same(load_weights(tmp_path / "a", network), weights)
+    renamed(tmp_path / "a", lambda arrays: arrays | {"lm_head.weight": 2 * table})
+    with pytest.raises(ValueError, match="'lm_head.weight' differs from 'transformer.wte.weight', where the network"):
+        load_weights(tmp_path / "a", network)
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
