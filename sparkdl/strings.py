@@ -135,8 +135,13 @@ class Vocabulary(Strings):
         Raises
         ------
         ValueError
-            They are neither.
+            They are neither, or None is among them.
         """
+        if isinstance(strings, str):
+            raise ValueError(
+                f"look_up takes strings, or lists of strings, received {strings!r}, one string; give it in a list, "
+                f"[{strings!r}]."
+            )
         rows = list(strings)
         strings_alone = [isinstance(row, str) for row in rows]
         whole = all(strings_alone)
@@ -149,6 +154,8 @@ class Vocabulary(Strings):
             column = pa.array(rows, pa.string() if whole else pa.list_(pa.string()))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise ValueError(f"look_up takes strings, or lists of strings, received others: {error}") from None
+        if column.null_count or not whole and column.flatten().null_count:
+            raise ValueError("look_up takes strings, or lists of strings, received None among them; leave it out.")
         numbers = self.integers(split_strings(column, self.split))
         if not pa.types.is_list(numbers.type):
             return numbers.to_numpy(zero_copy_only=False)

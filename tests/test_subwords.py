@@ -229,6 +229,16 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
     assert {len(each.ids) for each in read_tokenizer(own.to_str()).encode_batch(["the", "tokens"])} == {40}
 
 
+def test_a_file_that_fills_rows_fills_none_beyond_the_greatest_length() -> None:
+    own = tokenizers.Tokenizer.from_str(WHOLE)
+    own.enable_padding(direction="left", length=40, pad_id=1, pad_token="[PAD]", pad_to_multiple_of=16)
+    whole = own.encode("the").ids
+    short = read_tokenizer(own.to_str(), 10).encode("the").ids
+    assert len(whole) > 40 and short == whole[-10:]
+    longer = read_tokenizer(own.to_str(), 60).encode("the").ids
+    assert longer == whole
+
+
 def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ImportError, match=r"needs the package tokenizers; pip install 'sparkdl-jax\[text\]' on every"):

@@ -38,7 +38,8 @@ def read_tokenizer(text: str, max_length: int | None = None, pad_token: str | No
     Returns
     -------
     tokenizers.Tokenizer
-        One that fills rows up to the longest of a batch fills none, as a row would then depend on its neighbours.
+        One that fills rows up to the longest of a batch fills none, as a row would then depend on its neighbours; one
+        that fills them up to a length of its own fills them up to `max_length` if that is less.
 
     Raises
     ------
@@ -58,6 +59,8 @@ def read_tokenizer(text: str, max_length: int | None = None, pad_token: str | No
                 f"received {max_length}."
             )
         tokenizer.enable_truncation(max_length)
+        if tokenizer.padding and tokenizer.padding["length"] > max_length:
+            tokenizer.enable_padding(**tokenizer.padding | {"length": max_length, "pad_to_multiple_of": None})
     if pad_token is not None:
         number = tokenizer.token_to_id(pad_token)
         if number is None:

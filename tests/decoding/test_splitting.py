@@ -205,6 +205,11 @@ def test_a_vocabulary_looks_strings_up_as_workers_do() -> None:
     for other in (None, ["to"]):  # Arrow would take each string beside it for a list of its letters
         with pytest.raises(ValueError, match="look_up takes strings, or lists of strings, received strings and"):
             words.look_up(["to", other])
+    for nulls in ([None], [["to"], None], [["to", None]]):  # of which it would make empty rows, or NaN
+        with pytest.raises(ValueError, match="look_up takes strings, or lists of strings, received None among them"):
+            words.look_up(nulls)
+    with pytest.raises(ValueError, match=r"received 'to be', one string; give it in a list, \['to be'\]"):
+        words.look_up("to be")
     assert words.look_up([]) == [] and words.look_up([[]])[0].tolist() == []
 
 
