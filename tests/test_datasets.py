@@ -152,6 +152,20 @@ def test_cifar10_names_a_broken_batch(tmp_path: Path, content: bytes) -> None:
         cifar10(tmp_path)
 
 
+def test_batches_gzipped_and_not_are_all_read_once(tmp_path: Path) -> None:
+    rows = {1: 2, 2: 3, 3: 4}
+    for number, count in rows.items():
+        content = np.full((count, 3073), number, np.uint8).tobytes()
+        for zipped in {1: (False,), 2: (True,), 3: (False, True)}[number]:
+            write(tmp_path / f"data_batch_{number}.bin", content, zipped)
+    write(tmp_path / "test_batch.bin", bytes(3073))
+    labels = cifar10(tmp_path)["label"].to_pylist()
+    names = ("automobile", "bird", "cat")
+    assert labels == [name for name, count in zip(names, rows.values(), strict=True) for _ in range(count)] + [
+        "airplane"
+    ]
+
+
 def test_the_sample_is_stratified_and_shuffled() -> None:
     table = sample()
     assert table.schema.remove_metadata() == SCHEMA

@@ -60,6 +60,13 @@ def test_speeches_are_the_file_again(tmp_path: Path) -> None:
     assert set(table["split"].to_pylist()) == {"train", "test"}
 
 
+def test_lines_may_end_as_those_of_windows_do(tmp_path: Path) -> None:
+    write(tmp_path / "SMSSpamCollection", "\ufeffham\tGo on\r\nspam\tFree\r\n")
+    assert sms_spam(tmp_path)["text"].to_pylist() == ["Go on", "Free"]
+    write(tmp_path / "input.txt", "A:\r\nYes.\r\n\r\nB:\r\nNo.\r\n")
+    assert tiny_shakespeare(tmp_path)["text"].to_pylist() == ["A:\nYes.", "B:\nNo."]
+
+
 def write_vowels(folder: Path, sizes: str = "1 2") -> dict[str, list[np.ndarray]]:
     generator, written = np.random.default_rng(3), {}
     for split in ("train", "test"):

@@ -23,11 +23,11 @@ def data_directory() -> Path | None:
 
 
 def found_files(directory: str | Path, folder: str, pattern: str) -> list[Path]:
-    """Files `pattern` or, failing that, `pattern`.gz in `directory` or else in its `folder`."""
+    """Files `pattern`, each gzipped or, where it is there both ways, not, in `directory` or else in its `folder`."""
     for place in (Path(directory), Path(directory, folder)):
-        for name in (pattern, f"{pattern}.gz"):
-            if paths := sorted(place.glob(name)):
-                return paths
+        zipped = {path.name.removesuffix(".gz"): path for path in place.glob(f"{pattern}.gz")}
+        if paths := zipped | {path.name: path for path in place.glob(pattern)}:
+            return [paths[name] for name in sorted(paths)]
     raise FileNotFoundError(
         f"directory should hold {pattern} or {pattern}.gz, itself or in {folder}, received {str(directory)!r}; "
         "download the data set or name its folder."
@@ -46,9 +46,9 @@ def content_of(path: Path) -> bytes:
 
 
 def text_of(directory: str | Path, folder: str, name: str) -> str:
-    """The text of a file in UTF-8; FileNotFoundError or ValueError if it is missing or damaged."""
+    """The text of a file in UTF-8, whose lines end in \\n; FileNotFoundError or ValueError if missing or damaged."""
     path = found_files(directory, folder, name)[0]
     try:
-        return content_of(path).decode()
+        return content_of(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} should be text in UTF-8, received {error}; download it again.") from None

@@ -55,8 +55,8 @@ class TokenizerModel(HoldsTokenizer, HasLength, Model):
             The column of texts, and that of ids.
         maxLength, padToken : int, str, optional
             As of `Tokenizer`. Without them rows are cut and filled as the file says; but where it fills rows up to the
-            longest of a batch they are not filled, as a row would then depend on its neighbours. Networks of rows of any
-            length take what fills rows for words of the text: such a file's "padding" has to go before.
+            longest of a batch they are not filled, as a row would then depend on its neighbours. Networks of rows of
+            any length take what fills rows for words of the text: such a file's "padding" has to go before.
 
         Raises
         ------
