@@ -28,8 +28,8 @@ TWINS = Graph(
     outputs=("kind", "price"),
 )
 ODD = Graph(
-    {"$_$": (3,), "<i>#35;": (3,)},
-    {" ": (Dense(3), "$_$"), 'a "b" -> $\\c$': (Add(), " ", "<i>#35;"), "y\nz": (Dense(1), 'a "b" -> $\\c$')},
+    {"$_$": (3,), "<i>&#35;": (3,)},
+    {" ": (Dense(3), "$_$"), 'a "b" -> $\\c$': (Add(), " ", "<i>&#35;"), "y\nz": (Dense(1), 'a "b" -> $\\c$')},
     "y\nz",
 )
 CATEGORIES = {"city": 50, "job": 20, "sex": 3}
@@ -98,7 +98,7 @@ def test_names_are_shown_as_they_are() -> None:
     assert not any(text.get_parse_math() for text in axes.texts)
     lines = [line.strip() for line in ODD.to_mermaid().split("\n")]
     names = [line.split('"')[1].split("<br/>")[0] for line in lines if '["' in line]
-    assert names == ["$_$", "#lt;i#gt;#35;35;", " ", "a #quot;b#quot; -#gt; $\\c$", "y z"]
+    assert names == ["$_$", "#lt;i#gt;#amp;#35;35;", " ", "a #quot;b#quot; -#gt; $\\c$", "y z"]
     assert [line.count('"') for line in lines if '"' in line] == [2] * 5
 
 
