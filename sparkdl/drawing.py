@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MARGIN, GAP, BETWEEN = 0.15, 0.25, 0.5  # inches around all, between the boxes of a row, and between rows
 FONT, LINE, EDGE = 8, 0.165, 0.16  # points of a letter, inches of a line of text, and of a box besides its text
 LETTERS, LINES = 30, 3  # of a layer's text: most in a line, and most lines
-CODES = str.maketrans({"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "\n": " "})  # in a text of Mermaid
+CODES = str.maketrans({"#": "#35;", "&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "\n": " "})  # of Mermaid
 INPUT, LAYER, OUTPUT = "#fff3d6", "#dde9f7", "#dff2df"
 
 

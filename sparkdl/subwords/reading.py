@@ -33,13 +33,12 @@ def read_tokenizer(text: str, max_length: int | None = None, pad_token: str | No
     max_length : int, optional
         Ids of a text at most, those that the tokenizer adds included; without it what the JSON says.
     pad_token : str, optional
-        What fills shorter rows up to `max_length`, which it needs; without it what the JSON says.
+        What fills shorter rows up to `max_length`, which it needs; without it rows are as long as they are, whatever
+        the JSON says.
 
     Returns
     -------
     tokenizers.Tokenizer
-        One that fills rows up to the longest of a batch fills none, as a row would then depend on its neighbours; one
-        that fills them up to a length of its own fills them up to `max_length` if that is less.
 
     Raises
     ------
@@ -49,8 +48,7 @@ def read_tokenizer(text: str, max_length: int | None = None, pad_token: str | No
         The package tokenizers is missing.
     """
     tokenizer = _parsed(text)
-    if tokenizer.padding and tokenizer.padding["length"] is None:
-        tokenizer.no_padding()
+    tokenizer.no_padding()  # as a network that reads rows of any length would take it for words of the text
     added = tokenizer.num_special_tokens_to_add(False)
     if max_length is not None:
         if max_length <= added:
@@ -59,8 +57,6 @@ def read_tokenizer(text: str, max_length: int | None = None, pad_token: str | No
                 f"received {max_length}."
             )
         tokenizer.enable_truncation(max_length)
-        if tokenizer.padding and tokenizer.padding["length"] > max_length:
-            tokenizer.enable_padding(**tokenizer.padding | {"length": max_length, "pad_to_multiple_of": None})
     if pad_token is not None:
         number = tokenizer.token_to_id(pad_token)
         if number is None:

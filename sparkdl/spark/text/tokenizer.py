@@ -54,9 +54,8 @@ class TokenizerModel(HoldsTokenizer, HasLength, Model):
         inputCol, outputCol : str, optional
             The column of texts, and that of ids.
         maxLength, padToken : int, str, optional
-            As of `Tokenizer`. Without them rows are cut and filled as the file says; but where it fills rows up to the
-            longest of a batch they are not filled, as a row would then depend on its neighbours. Networks of rows of
-            any length take what fills rows for words of the text: such a file's "padding" has to go before.
+            As of `Tokenizer`. Without maxLength rows are cut as the file says; without padToken they are not filled,
+            whatever the file says, as networks of rows of any length would take what fills them for words.
 
         Raises
         ------
