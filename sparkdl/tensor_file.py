@@ -34,7 +34,7 @@ PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # as PyTorch writes them by 
 PICKLED = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
 REMEDY = (  # of the shell, to be followed by the names of both files
     'python -c "import sys, torch, safetensors.torch as s; a, b = sys.argv[1:]; '
-    's.save_file({k: v.clone() for k, v in torch.load(a, weights_only=True).items()}, b)"'
+    's.save_file({k: v.clone().contiguous() for k, v in torch.load(a, weights_only=True).items()}, b)"'
 )
 
 

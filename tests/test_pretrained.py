@@ -96,6 +96,7 @@ def test_prepared_networks_keep_the_names_of_their_layers(tmp_path: Path) -> Non
             {"preprocess": "caffe"},
             "preprocess must be one of 'imagenet', 'inception', or the means .* received 'caffe'",
         ),
+        ({"preprocess": 0.5}, "preprocess must be one of 'imagenet', .* received 0.5; choose one of them"),
         ({"preprocess": ([0.5], [0.5])}, "is for a Network that reads images of 1 channels, received one that reads"),
         ({"frozen_until": "layer9"}, "no layer 'layer9'; its layers are conv1"),
         ({"names": "timm"}, "names and seed of resnet are of weights=, which is not given"),

@@ -198,6 +198,7 @@ def test_the_line_works_in_a_shell_whatever_the_file_is_called(name: str, tmp_pa
     torch: Any = pytest.importorskip("torch")
     made: dict[str, Any] = {"a": torch.arange(3.0)}
     made["tied"] = made["a"]
+    made["turned"] = torch.arange(24.0).reshape(1, 2, 3, 4).to(memory_format=torch.channels_last)
     torch.save(made, tmp_path / f"{name}.pt")
     with pytest.raises(ValueError, match="python -c") as refused:
         read_tensors(tmp_path / f"{name}.pt")

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import WRAPPER_ASSIGNMENTS, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
+import numpy as np
+
 from sparkdl.base_network import BaseNetwork
 from sparkdl.interchange.imported import Imported
 from sparkdl.interchange.weight_files import load_weights
@@ -132,7 +134,7 @@ def pretrainable(build: Callable[Arguments, Built]) -> Ready[Arguments, Built]:
 def _prepared(network: BaseNetwork, preprocess: Preparation) -> Network:
     """The network with layers before it that make of bytes what it has learned on; the others keep their names."""
     named = PREPARATIONS.get(preprocess) if isinstance(preprocess, str) else preprocess
-    if named is None or len(named) != 2:
+    if not isinstance(named, Sequence | np.ndarray) or len(named) != 2:
         known = ", ".join(map(repr, PREPARATIONS))
         raise ValueError(
             f"preprocess must be one of {known}, or the means and standard deviations of the channels, received "
