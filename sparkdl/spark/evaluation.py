@@ -79,7 +79,12 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
         if message := complaint_in(str(error)):
             raise RuntimeError(message) from None
         raise
-    results = {name: own.result() for name, own in (merged(parts) if parts else measures).items()}
+    results = {}
+    for name, own in (merged(parts) if parts else measures).items():
+        try:
+            results[name] = own.result()
+        except ValueError as error:
+            raise ValueError(f"Output {name!r}: {error}" if objective.several else str(error)) from None
     return results if objective.several else next(iter(results.values()))
 
 

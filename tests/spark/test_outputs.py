@@ -124,6 +124,8 @@ def test_every_output_is_evaluated_over_the_rows_that_have_its_label(rows: DataF
     assert unknown.count() == unknown.where("k is null").count() == rows.where("k is null").count() > 0
     total = losses.loss_kind.fillna(0) + 0.5 * losses.loss_price.fillna(0) + losses.loss_place
     np.testing.assert_allclose(losses.loss, total, rtol=1e-5)
+    with pytest.raises(ValueError, match="^Output 'price': There are no rows of positive weight to evaluate; check"):
+        model.evaluate(rows.where("p is null"))
 
 
 def test_it_is_saved_called_from_sql_and_gone_on_from(
