@@ -196,6 +196,12 @@ def _normalized(names: list[str], found: list[list[Any]]) -> Normalization:
                 f"numeric column {name!r} must hold finite numbers, received "
                 f"{'nothing but nulls' if own[0] is None else 'infinite ones'}; clean or leave it out."
             )
+        variance, held = own[1], np.finfo(np.float32)
+        if variance > float(held.max) or 0 < variance < float(held.tiny):  # to be divided by infinity, or by nothing
+            raise ValueError(
+                f"numeric column {name!r} must hold numbers whose variance float32 holds, received {variance:.3g}; "
+                "scale it."
+            )
     return Normalization(tuple(own[0] for own in found), tuple(own[1] for own in found))
 
 

@@ -103,14 +103,19 @@ def test_columns_that_will_not_do_are_refused(rows: DataFrame, given: dict[str, 
 
 
 def test_columns_without_usable_numbers_are_refused(spark: SparkSession) -> None:
-    bad = spark.sql("select cast(null as double) as gone, double('inf') as endless, -1 as below, 3000000000 as id")
+    bad = spark.range(2).selectExpr(
+        *("cast(null as double) as gone", "double('inf') as endless", "-1 as below", "3000000000 + id as key"),
+        *("id * 1e20 as wei", "id * 1e-21 as moles"),
+    )
     for given, message in (
         ({"numeric": ["gone"]}, "numeric column 'gone' must hold finite numbers, received nothing but nulls"),
         ({"numeric": ["endless"]}, "numeric column 'endless' must hold finite numbers, received infinite ones"),
         (
-            {"categorical": ["id"]},
-            "categorical column 'id' must hold numbers that int32 holds, received 3000000000; ind",
+            {"numeric": ["wei"]},
+            "numeric column 'wei' must hold numbers whose variance float32 holds, received 2.5e[+]39",
         ),
+        ({"numeric": ["moles"]}, "numeric column 'moles' must hold numbers .* received 2.5e-43; scale it"),
+        ({"categorical": ["key"]}, "categorical column 'key' must hold numbers that int32 holds, received 300000000"),
         ({"categorical": ["below"]}, "categorical column 'below' must hold numbers from 0, received -1"),
     ):
         with pytest.raises(ValueError, match=message):
