@@ -105,6 +105,11 @@ def fit(
 
 def _shards(plan: Training, arrays: tuple[Any, ...], devices: int, which: str = "rows") -> list[Shard]:
     """One shard a device, of rows dealt out like cards."""
+    if not isinstance(arrays, (tuple, list)) or len(arrays) not in (2, 3):
+        given = f"{len(arrays)} of them" if isinstance(arrays, (tuple, list)) else type(arrays).__name__
+        raise ValueError(
+            f"The {which} must be a tuple (features, labels) or (features, labels, weights), received {given}."
+        )
     network, (features, labels, *weights) = plan.network, arrays
     features = features if isinstance(features, Mapping) else {FEATURES: features}
     labels = labels if isinstance(labels, Mapping) else {network.output_names[0]: labels}

@@ -121,7 +121,6 @@ def test_integers_that_int32_does_not_hold_are_refused_and_not_wrapped() -> None
         ((X + 1j, LABELS), "'features' must hold numbers, received complex128"),
         ((X, [None] * len(X)), "labels 'label' must hold numbers, received object"),
         ((X, ["cat"] * len(X)), "labels 'label' must hold numbers, received <U3; number the classes from 0"),
-        ((X, LABELS, np.ones((len(X), 1))), r"weights must have shape \(n,\), one number a row, received \(50, 1\)"),
     ],
 )
 def test_what_are_no_numbers_is_refused(data: Any, message: str) -> None:
@@ -353,6 +352,14 @@ NO_ROWS = (X[:0], LABELS[:0])
         ((X, LABELS, -WEIGHTS), {}, "weights must be finite and at least 0"),
         ((X[:, :1], LABELS), {}, r"takes rows of shape \(2,\) as 'features', received \(1,\); reshape"),
         ((X, LABELS[:9]), {}, "one entry a row, received 50, 9 and 50"),
+        ((X, LABELS, WEIGHTS[:, None]), {}, r"weights must have shape \(n,\), one number a row, received \(50, 1\)"),
+        ((X,), {}, r"The rows must be a tuple \(features, labels\) or \(features, labels, weights\), received 1 of"),
+        (X[:2], {}, "The rows must be a tuple .*, received ndarray"),
+        (
+            (X, LABELS),
+            {"validation": (X, LABELS, WEIGHTS, WEIGHTS)},
+            "The validation rows must be a tuple .* received 4",
+        ),
         ((X, LABELS + 1), {}, "whole numbers from 0 to 2, .*received 3"),
         ((X, LABELS + 0.5), {}, "whole numbers from 0 to 2"),
         ((X, np.full(50, 1.0000001)), {}, "whole numbers from 0 to 2, .*received 1.0000001; index"),
