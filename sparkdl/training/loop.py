@@ -154,6 +154,7 @@ class _Group:
         self.folder: RunFolder | None = None
         self.buckets: Buckets | None = None  # of rows of any length
         self.fill: float | None = None
+        self.updates = self.steps.count  # of an epoch
         self.programs: list[Any] = []
         self.waits = False  # for each step to end, lest two that follow each other take their memory at once
         self.validate: Any = None
@@ -211,7 +212,9 @@ class _Group:
             if own_rows:
                 batches = [jax.tree.map(lambda part: _beside(part, len(self.plans)), batch) for batch in batches]
             clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
-            program = program_of(plan, self.steps.count, self.mesh, self._updates(), self.at.epoch)
+            updates = self._updates()
+            self.updates = updates or self.steps.count
+            program = program_of(plan, self.steps.count, self.mesh, updates, self.at.epoch)
             settings = [Settings.of(Optimizer.of(each.optimizer), each.step_size, each.seed) for each in self.plans]
             self.settings = _stack(settings) if self.several else settings[0]
             self.programs = [
@@ -451,14 +454,18 @@ class _Group:
         plan = self.plan
         if not plan.logs or not self.leads:
             return NullWriter()
-        schedule = Schedule.of(self.optimizer.schedule)
-        factors = schedule.factors(self.steps.count * plan.epochs, self.steps.count)
+        schedule, steps = Schedule.of(self.optimizer.schedule), self.steps.count
+
+        def rate(step: int) -> float:
+            factors = schedule.factors(self.updates * plan.epochs, self.updates)
+            return plan.step_size * float(factors(step * self.updates // steps))
+
         first = self.at.epoch * self.steps.count + self.at.step
         return LogWriter(
             plan.logs,
             plan.network,
             self.objective,
-            lambda step: plan.step_size * float(factors(step)),
+            rate,
             seed=plan.seed,
             dtype=plan.dtype,
             first_step=first,

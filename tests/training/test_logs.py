@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from row_cases import chosen, rows_of
 
-from sparkdl import Network
-from sparkdl.layers import BatchNorm, Dense, Dropout, Tanh
+from sparkdl import Network, training
+from sparkdl.layers import BatchNorm, Dense, Dropout, Gru, Tanh
 from sparkdl.losses import SquaredError
 from sparkdl.objective import Objective
+from sparkdl.optimizers import SGD
+from sparkdl.schedules import ExponentialDecay
 from sparkdl.specs import Spec
 from sparkdl.training.records.logs import PROBED_ROWS, Logs, LogWriter, NullWriter
 from sparkdl.training.records.probe import BINS
@@ -98,6 +100,18 @@ def test_a_step_has_its_numbers_and_its_learning_rate(tmp_path: Path) -> None:
     assert {step for step, _ in found.values()} == {5}
     assert [found[f"step/{name}"][1] for name in ("loss", "bytes")] == [0.5, 12]
     assert found["step/learning_rate"][1] == pytest.approx(0.02)
+
+
+def test_a_step_of_several_updates_has_the_learning_rate_of_its_first(tmp_path: Path) -> None:
+    """Of three segments each, in every one of which the step size halves."""
+    network = Network([Gru(2), Dense(1)], (None, 1))
+    data = np.ones((4, 9, 1)), np.ones((4, 9))
+    options: dict[str, Any] = {"loss": "squared_error", "truncated": 3, "batch_size": 2, "epochs": 2, "step_size": 0.5}
+    halves = SGD(schedule=ExponentialDecay(1, 0.5))
+    training.fit(network, data, optimizer=halves, logs=Logs(tmp_path, every=1), **options)
+    values = [value for event in events(tmp_path) for value in event.summary.value]
+    rates = [value.simple_value for value in values if value.tag == "step/learning_rate"]
+    np.testing.assert_allclose(rates, 0.5 * 0.5 ** np.array([0, 3, 6, 9]))
 
 
 def test_an_epoch_has_its_means_and_its_speed(epoch: dict[str, tuple[int, Any]]) -> None:
