@@ -137,7 +137,7 @@ class Objective:
         """What the metrics of several outputs are, by output; none of one output."""
         return {name: loss.metric for name, loss in self.losses.items()} if self.several else {}
 
-    def encode(self, labels: Parts, shapes: Mapping[str, tuple[int, ...]]) -> Parts:
+    def encode(self, labels: Parts, shapes: Mapping[str, tuple[int, ...]], optional: bool = False) -> Parts:
         """Labels as `delta` takes them, checked on the host: as of `Loss.encode`; rows that lack one are marked.
 
         Parameters
@@ -146,6 +146,8 @@ class Objective:
             By output; of several outputs NaN where a row has no label, and of any where a step has none.
         shapes : dict of tuple of int
             Of a row of every output.
+        optional : bool, default False
+            Whether a row may lack the label of an only output, too.
 
         Raises
         ------
@@ -158,7 +160,7 @@ class Objective:
             try:
                 if is_ragged(shape):
                     encoded[name] = RaggedRows(_encoded(loss, own.values, shape[1:]), own.lengths, own.steps)
-                elif self.several:
+                elif self.several or optional:
                     encoded[name] = _encoded(loss, np.asarray(own), shape)
                 else:
                     encoded[name] = loss.encode(own, shape)

@@ -148,14 +148,22 @@ def _scores(
         for name, layout in scoring.layouts.items()
     }
     features = {name: part.values for name, part in decoded.items()}
-    parts, labels = list(decoded.values()), None
-    if scoring.loss_column:
-        network, objective = specs
-        wanted = objective.label_parts(scoring.labels, network)
-        truth = {name: decode_labels(next(columns), part, decoded) for name, part in wanted.items()}
-        parts += truth.values()
-        labels = objective.encode({name: part.values for name, part in truth.items()}, network.output_shapes)
+    network, objective = specs
+    wanted = objective.label_parts(scoring.labels, network) if scoring.loss_column else {}
+    truth = {name: decode_labels(next(columns), part, decoded) for name, part in wanted.items()}
     held = dict(zip((*scoring.columns, *scoring.labels.values()), batch, strict=False))
+    parts, labels = [*decoded.values(), *truth.values()], None
     bad = check_rows(parts, held, REMEDY if scoring.strict else None) != VALID
+    if truth:
+        known = {name: _without(part.values, bad) for name, part in truth.items()}
+        labels = objective.encode(known, network.output_shapes, optional=True)
     with jax.enable_x64(scoring.dtype == "float64"):
         return bad, list(in_batches(features, labels, forward))
+
+
+def _without(labels: Any, bad: Array) -> Any:
+    """The labels, with NaN for rows that cannot be used, as a loss need not take what stands there."""
+    if isinstance(labels, RaggedRows):
+        values = _without(labels.values, np.repeat(bad, labels.lengths))
+        return RaggedRows(values, labels.lengths, labels.steps)
+    return np.where(bad.reshape(-1, *[1] * (labels.ndim - 1)), np.nan, labels) if bad.any() else labels

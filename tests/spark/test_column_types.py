@@ -241,6 +241,20 @@ def test_scores_and_evaluation_leave_bad_rows_out(spark: SparkSession) -> None:
         model.copy().setHandleInvalid("keep").evaluate(clean)
 
 
+def test_labels_of_rows_that_cannot_be_used_are_not_looked_at(spark: SparkSession) -> None:
+    lines = [(1, [1.0, 2.0, 3.0, 4.0], 1), (2, None, -1), (3, [4.0, NAN, 3.0, 2.0], 7)]  # the network has two classes
+    rows = spark.createDataFrame(lines, "id int, features array<double>, label int")
+    model = a_model(handleInvalid="keep")
+    losses = {row.id: row.loss for row in model.score_rows(rows).collect()}
+    scores = outputs(arrays(model), np.array([lines[0][1]]))[0]
+    assert losses == {1: pytest.approx(np.log(np.exp(scores).sum()) - scores[1], rel=1e-5), 2: None, 3: None}
+    skipping = model.copy().setHandleInvalid("skip")
+    assert [row.id for row in skipping.score_rows(rows).collect()] == [1]
+    assert skipping.evaluate(rows).rows == 1
+    with pytest.raises(PythonException, match="features' holds (null|NaN)"):
+        model.copy().setHandleInvalid("error").score_rows(rows).collect()
+
+
 # Images
 
 
