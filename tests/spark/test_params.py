@@ -211,6 +211,14 @@ def test_none_takes_a_param_back() -> None:
     assert not estimator.setThresholds(None).isSet("thresholds")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("param", ["checkpointDir", "earlyStopping", "logDir", "maxLength", "truncated"])
+def test_what_is_not_set_is_none(param: str) -> None:
+    estimator = DeepClassifier(**{param: VALUES[param]})  # type: ignore[misc]
+    assert getattr(estimator, f"get{capital(param)}")() == VALUES[param]
+    assert getattr(estimator, f"set{capital(param)}")(None) is estimator
+    assert getattr(estimator, f"get{capital(param)}")() is None
+
+
 def test_stages_can_be_pickled() -> None:
     estimator = DeepClassifier(network=NETWORK, maxIter=2)
     again = pickle.loads(pickle.dumps(estimator))

@@ -259,9 +259,12 @@ class DeepParams(
         """To at most how many lengths batches of rows of any length are padded."""
         return self.getOrDefault(self.lengthBuckets)
 
-    def getTruncated(self) -> int | list[int]:
-        """Steps of the segments of rows of any length, or these and over how many of them a gradient flows back."""
-        return self.getOrDefault(self.truncated)
+    def getTruncated(self) -> int | list[int] | None:
+        """Steps of the segments of rows of any length, or these and over how many of them a gradient flows back.
+
+        None where rows are whole.
+        """
+        return self.getOrDefault(self.truncated) if self.isDefined(self.truncated) else None
 
     def getOptimizer(self) -> Optimizer:
         """The update rule."""
@@ -331,8 +334,11 @@ class DeepParams(
         """Set to at most how many lengths batches of rows of any length are padded."""
         return self._set(lengthBuckets=value)
 
-    def setTruncated(self, value: int | Sequence[int]) -> Self:
-        """Set the steps of the segments of rows of any length, and perhaps over how many of them a gradient flows."""
+    def setTruncated(self, value: int | Sequence[int] | None) -> Self:
+        """Set the steps of the segments of rows of any length, and perhaps over how many of them a gradient flows.
+
+        None leaves rows whole.
+        """
         return self._set(truncated=value)
 
     def setWeightCol(self, value: str) -> Self:

@@ -80,9 +80,9 @@ class HasRun(HasCheckpointInterval):
         """When to stop early, if at all."""
         return EarlyStopping.from_json(self.getOrDefault("earlyStopping")) if self.isDefined("earlyStopping") else None
 
-    def getCheckpointDir(self) -> str:
-        """Folder of checkpoints."""
-        return self.getOrDefault(self.checkpointDir)
+    def getCheckpointDir(self) -> str | None:
+        """Folder of checkpoints; None without such."""
+        return self.getOrDefault(self.checkpointDir) if self.isDefined(self.checkpointDir) else None
 
     def getCheckpointUnit(self) -> str:
         """What checkpointInterval counts."""
@@ -96,9 +96,9 @@ class HasRun(HasCheckpointInterval):
         """Whether workers take down what they do when."""
         return self.getOrDefault(self.collectTrainingStats)
 
-    def getLogDir(self) -> str:
-        """Folder of TensorBoard events."""
-        return self.getOrDefault(self.logDir)
+    def getLogDir(self) -> str | None:
+        """Folder of TensorBoard events; None without such."""
+        return self.getOrDefault(self.logDir) if self.isDefined(self.logDir) else None
 
     def getLogInterval(self) -> int:
         """Steps between TensorBoard's scalars."""
@@ -108,8 +108,8 @@ class HasRun(HasCheckpointInterval):
         """Set when to stop early; None takes it back."""
         return self._set(earlyStopping=value)
 
-    def setCheckpointDir(self, value: str) -> Self:
-        """Set the folder of checkpoints."""
+    def setCheckpointDir(self, value: str | None) -> Self:
+        """Set the folder of checkpoints; None takes it back."""
         return self._set(checkpointDir=value)
 
     def setCheckpointInterval(self, value: int) -> Self:
@@ -128,8 +128,8 @@ class HasRun(HasCheckpointInterval):
         """Set whether workers take down what they do when."""
         return self._set(collectTrainingStats=value)
 
-    def setLogDir(self, value: str) -> Self:
-        """Set the folder of TensorBoard events."""
+    def setLogDir(self, value: str | None) -> Self:
+        """Set the folder of TensorBoard events; None takes it back."""
         return self._set(logDir=value)
 
     def setLogInterval(self, value: int) -> Self:
@@ -142,15 +142,15 @@ class HasRun(HasCheckpointInterval):
             if self.getOrDefault(name) < 1:
                 raise ValueError(f"{name} must be at least 1, received {self.getOrDefault(name)}.")
         checkpoints = logs = None
-        if self.isDefined("checkpointDir") and self.getCheckpointDir():
+        if folder := self.getCheckpointDir():
             checkpoints = Checkpoints(
-                self.getCheckpointDir(),
+                folder,
                 every=self.getCheckpointInterval(),
                 unit=self.getCheckpointUnit(),
                 keep=self.getCheckpointKeep(),
             )
-        if self.isDefined("logDir") and self.getLogDir():
-            logs = Logs(self.getLogDir(), self.getLogInterval())
+        if folder := self.getLogDir():
+            logs = Logs(folder, self.getLogInterval())
         return {
             "early_stopping": self.getEarlyStopping(),
             "checkpoints": checkpoints,
