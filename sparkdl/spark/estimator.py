@@ -184,7 +184,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
             `dataset` is no DataFrame of Spark.
         ValueError
             The network does not choose integers (see `generate` of networks), an argument is not what is expected, the
-            features column is missing or of another type, or `outputCol` exists already.
+            features column is missing or of another type, or `outputCol` is "" or exists already.
         """
         return continued(self, dataset, outputCol, Drawing(steps, temperature, topK, seed, stop))
 

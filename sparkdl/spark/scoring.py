@@ -90,7 +90,7 @@ class RowScoring(DeepParams, Saved):
         TypeError
             `dataset` is no DataFrame of Spark.
         ValueError
-            The features or label column is missing or of another type, or `lossCol` exists already.
+            The features or label column is missing or of another type, or `lossCol` is "" or exists already.
 
         Notes
         -----
@@ -100,7 +100,7 @@ class RowScoring(DeepParams, Saved):
         self._require_loss("score_rows")
         self._objective().check(self.getNetwork().output_shapes)
         self._objective().check_rows_alone("score_rows")
-        columns.check_outputs(dataset, list(self._scoring({}, {}, lossCol).loss_columns.values()))
+        columns.check_outputs(dataset, list(self._scoring({}, {}, lossCol).loss_columns.values()) or [lossCol])
         return self._scored(dataset, {}, {}, lossCol)
 
     def _require_loss(self, method: str) -> None:

@@ -209,6 +209,7 @@ CALLS: list[tuple[type[Exception], Act, str]] = [
     (ValueError, lambda rows: a_model().evaluate(stream(rows)), "evaluate takes a DataFrame whose rows come to an end"),
     (ValueError, lambda rows: a_model(handleInvalid="keep").evaluate(rows), "must be error or skip in evaluate, "),
     (ValueError, lambda rows: a_model().score_rows(rows, "id"), "Output column 'id' exists already; drop it or name"),
+    (ValueError, lambda rows: a_model().score_rows(rows, ""), "An output column must have a name, received ''; give"),
     (ValueError, lambda rows: a_model().evaluate(rows, top=3), "top is no option of the evaluation of exclusive"),
 ]  # fmt: skip
 

@@ -291,8 +291,10 @@ def check_rows(dataset: DataFrame, action: str) -> None:
 
 
 def check_outputs(dataset: DataFrame, added: list[str]) -> None:
-    """ValueError if one of the columns to be added is there already, or is to be added twice, as Spark reads names."""
+    """ValueError if a column to be added has no name, is there already, or comes twice, as Spark reads names."""
     for at, name in enumerate(added):
+        if not name:
+            raise ValueError("An output column must have a name, received ''; give it one.")
         if found := _called(dataset, name, dataset.columns):
             taken = "" if found[0] == name else f" as {found[0]!r}"
             raise ValueError(f"Output column {name!r} exists already{taken}; drop it or name another.")
