@@ -47,9 +47,9 @@ def class_scores(true_positives: float, predicted: float, support: float) -> Cla
 
 
 def averaged(scores: Sequence[ClassScores], weights: Array) -> ClassScores:
-    """The mean of scores by weights, of which at least one is positive; the support is the sum of all."""
+    """The mean of scores by weights, 0 where all of these are; the support is the sum of all."""
     table = np.array([(each.precision, each.recall, each.f1, each.g_measure) for each in scores])
-    precision, recall, f1, g_measure = (weights @ table / weights.sum()).tolist()
+    precision, recall, f1, g_measure = (weights @ table / (weights.sum() or 1)).tolist()
     return ClassScores(precision, recall, f1, g_measure, math.fsum(each.support for each in scores))
 
 

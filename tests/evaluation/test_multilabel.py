@@ -93,6 +93,13 @@ def test_a_result_goes_through_json_prints_draws_and_becomes_a_frame() -> None:
     assert len(figure.axes) == 4
 
 
+def test_averages_by_support_are_0_where_no_row_has_a_label() -> None:
+    found = MultilabelMeasures(2).add([[0.9, 0.2], [0.1, 0.6]], np.zeros((2, 2))).result()
+    given = {"average": "weighted", "zero_division": 0}
+    expected = metrics.precision_recall_fscore_support(np.zeros((2, 2)), np.array([[1, 0], [0, 1]]), **given)[:3]
+    assert (found.weighted.precision, found.weighted.recall, found.weighted.f1) == expected == (0, 0, 0)
+
+
 def test_rows_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="Labels must be 0 or 1, received 2"):
         MultilabelMeasures(2).add([[0.1, 0.2]], [[0, 2]])
