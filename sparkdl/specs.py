@@ -123,7 +123,10 @@ class Spec:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            object.__setattr__(self, field.name, _plain(getattr(self, field.name)))
+            value = _plain(getattr(self, field.name))
+            if field.type in (bool, "bool") and not isinstance(value, bool):
+                raise ValueError(f"{field.name} of {type(self).__name__} must be True or False, received {value!r}.")
+            object.__setattr__(self, field.name, value)
 
     @classmethod
     def is_packaged(cls) -> bool:

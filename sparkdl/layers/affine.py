@@ -37,10 +37,6 @@ class ByNumber(Layer):
         known = isinstance(self.number, (int, float)) and not isinstance(self.number, bool)
         if not known or not math.isfinite(self.number):
             raise ValueError(f"number of {type(self).__name__} must be a finite number, received {self.number!r}.")
-        if not isinstance(self.per_channel, bool):
-            raise ValueError(
-                f"per_channel of {type(self).__name__} must be True or False, received {self.per_channel!r}."
-            )
 
     def output_shape(self, input_shape: Shape) -> Shape:
         return check_channels(self, input_shape) if self.per_channel else input_shape

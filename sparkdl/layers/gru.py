@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from sparkdl.initializers import Initializer
 from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.products import matmul
-from sparkdl.layers.recurrent import Moment, Recurrent, State, check_flag, flat, masked, sigmoid
+from sparkdl.layers.recurrent import Moment, Recurrent, State, flat, masked, sigmoid
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,6 @@ class Gru(Recurrent):
     blocks: ClassVar[int] = 3
 
     reset_after: bool = field(default=True, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_flag(self, "reset_after")
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
         weights = super().init(key, input_shape)

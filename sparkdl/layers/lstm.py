@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.products import matmul
-from sparkdl.layers.recurrent import Moment, Recurrent, State, check_flag, flat, gates_of, masked, sigmoid, slopes_of
+from sparkdl.layers.recurrent import Moment, Recurrent, State, flat, gates_of, masked, sigmoid, slopes_of
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,6 @@ class Lstm(Recurrent):
     states: ClassVar[int] = 2
 
     unit_forget_bias: bool = field(default=True, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_flag(self, "unit_forget_bias")
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
         weights = super().init(key, input_shape)

@@ -121,7 +121,6 @@ class Recurrent(KernelLayer):
         super().__post_init__()
         object.__setattr__(self, "recurrent_initializer", Initializer.of(self.recurrent_initializer))
         check_integers(self, 1, "units")
-        check_flag(self, "backwards")
         check_range(self, "[0, 1)", "dropout", "recurrent_dropout")
 
     @property
@@ -346,12 +345,6 @@ class Recurrent(KernelLayer):
             return jax.random.bernoulli(key, 1 - rate, (batch, size)).astype(values.dtype) / (1 - rate)
 
         return Masks(drawn(keys[0], self.dropout, values.shape[2]), drawn(keys[1], self.recurrent_dropout, self.units))
-
-
-def check_flag(layer: Recurrent, name: str) -> None:
-    """ValueError if a field is neither True nor False."""
-    if not isinstance(value := getattr(layer, name), bool):
-        raise ValueError(f"{name} of {type(layer).__name__} must be True or False, received {value!r}.")
 
 
 def flat(steps: Array) -> Array:

@@ -302,27 +302,37 @@ def test_rows_that_do_not_fit_are_refused_by_name(layer: Layer, shape: Shape) ->
         layer.output_shape(shape)
 
 
-def integers(spec: Spec) -> Iterator[tuple[Spec, str]]:
-    """Every field of a spec, and of the specs in it, that holds an integer."""
+def of_type(kind: type, spec: Spec) -> Iterator[tuple[Spec, str]]:
+    """Every field of a spec, and of the specs in it, that holds one of exactly this type."""
     for one in fields(spec):
         value = getattr(spec, one.name)
         for part in value if isinstance(value, tuple) else [value]:
             if isinstance(part, Spec):
-                yield from integers(part)
-        if isinstance(value, int) and not isinstance(value, bool):
+                yield from of_type(kind, part)
+        if type(value) is kind:
             yield spec, one.name
 
 
-WITH_INTEGERS = [row for row in FIRSTS if any(integers(row.layer))]
-
-
-@pytest.mark.parametrize("row", WITH_INTEGERS, ids=lambda row: type(row.layer).__name__)
+@pytest.mark.parametrize(
+    "row", [row for row in FIRSTS if any(of_type(int, row.layer))], ids=lambda row: type(row.layer).__name__
+)
 def test_integers_are_python_s_or_numpy_s_and_neither_bools_nor_fractions(row: Row) -> None:
-    for spec, name in integers(row.layer):
+    for spec, name in of_type(int, row.layer):
         value = getattr(spec, name)
         if "float" in str(spec.__dataclass_fields__[name].type):
             continue
         assert replace(spec, **{name: np.int64(value)}) == spec
         for other in (True, value + 0.5):
             with pytest.raises(ValueError, match=name):
+                replace(spec, **{name: other})
+
+
+@pytest.mark.parametrize("row", FIRSTS, ids=lambda row: type(row.layer).__name__)
+def test_flags_are_true_or_false(row: Row) -> None:
+    for spec, name in of_type(bool, row.layer):
+        assert replace(spec, **{name: np.bool_(getattr(spec, name))}) == spec
+        if "|" in str(spec.__dataclass_fields__[name].type):
+            continue
+        for other in ("no", 1, None):
+            with pytest.raises(ValueError, match=f"{name} of .* must be True or False, received {other!r}"):
                 replace(spec, **{name: other})

@@ -77,8 +77,6 @@ class FeedForward(KernelLayer):
         super().__post_init__()
         object.__setattr__(self, "activation", Layer.of(self.activation))
         check_integers(self, 1, "units")
-        if not isinstance(self.gated, bool):
-            raise ValueError(f"gated of FeedForward must be True or False, received {self.gated!r}.")
         check_range(self, "[0, 1)", "dropout")
 
     def output_shape(self, input_shape: Shape) -> Shape:

@@ -102,8 +102,6 @@ class MultiHeadAttention(KernelLayer):
                 f"key_value_heads of MultiHeadAttention must be a divisor of heads={self.heads}, received "
                 f"{self.key_value_heads}."
             )
-        if not isinstance(self.causal, bool):
-            raise ValueError(f"causal of MultiHeadAttention must be True or False, received {self.causal!r}.")
         check_range(self, "[0, 1)", "dropout")
         if self.rotary is not False:
             check_range(self, "(1, inf)", "rotary")

@@ -38,13 +38,9 @@ class TransformerBlock(Composite):
     kernel_initializer: Initializer | str = field(default=GlorotUniform(), kw_only=True)
 
     def __post_init__(self) -> None:
-        kind = type(self).__name__
         object.__setattr__(self, "activation", Layer.of(self.activation))
         object.__setattr__(self, "kernel_initializer", Initializer.of(self.kernel_initializer))
         check_integers(self, 1, "heads", "feed_forward")
-        for name in ("norm_first", "causal", "gated", "bias"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise ValueError(f"{name} of {kind} must be True or False, received {value!r}.")
         check_range(self, "[0, 1)", "dropout", "attention_dropout", "inner_dropout")
         super().__post_init__()
 

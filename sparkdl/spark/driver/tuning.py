@@ -65,7 +65,8 @@ def _groups(stages: Sequence[Any], most: float) -> list[list[int]]:
 def _shapes(network: BaseNetwork) -> list[Any] | None:
     """What the rows of a network are, and which it can use; None if it does not say, which its fit will refuse."""
     try:
-        shapes = [*network.input_shapes.items()], [*network.output_shapes.items()]
+        steps = sorted(network.step_outputs.items())
+        shapes = [*network.input_shapes.items()], [*network.output_shapes.items()], steps
         strings = [[name, how.to_json()] for name, how in sorted(network.strings.items())]
         return [
             *shapes,
