@@ -29,6 +29,7 @@ DTYPES = {
     "I64": np.dtype("int64"), "I32": np.dtype("int32"), "I16": np.dtype("int16"), "I8": np.dtype("int8"),
     "U64": np.dtype("uint64"), "U32": np.dtype("uint32"), "U16": np.dtype("uint16"), "U8": np.dtype("uint8"),
 }  # fmt: skip
+OTHERS = ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4", "C64")  # of the format, which we do not read
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 PICKLES = (".pt", ".pth", ".bin", ".pkl", ".ckpt")  # as PyTorch writes them by itself
 PICKLED = tuple(bytes([0x80, protocol]) for protocol in range(2, 6))
@@ -149,12 +150,18 @@ def decoded(data: Any, subject: str) -> TensorFile:
             raise _Wrong("its metadata are not text")
         body = whole[8 + length :]
         return TensorFile(_cut(table, body), metadata)
+    except _Unread as unread:
+        raise ValueError(f"{subject} cannot be read here: {unread}.") from None
     except _Wrong as wrong:
         raise ValueError(f"{subject} is damaged: {wrong}; take it anew from where it comes from.") from None
 
 
 class _Wrong(Exception):
     """What is wrong with a file."""
+
+
+class _Unread(Exception):
+    """What of a file is not for us, and what to do about it."""
 
 
 def _of_a_pickle(path: str) -> str:
@@ -213,6 +220,8 @@ def _entry(name: str, entry: Mapping[str, Any]) -> tuple[np.dtype[Any], list[int
     if entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise _Wrong(f"{name!r} is told by {', '.join(map(str, entry)) or 'nothing'}")
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if code in OTHERS:
+        raise _Unread(f"{name!r} is of {code}, which is none of {', '.join(DTYPES)}; convert it")
     if not isinstance(code, str) or code not in DTYPES:
         raise _Wrong(f"{name!r} is of {code!r}, which is none of {', '.join(DTYPES)}")
     if not counts(shape) or not counts(offsets) or len(offsets) != 2:

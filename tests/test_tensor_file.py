@@ -100,6 +100,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "a name twice": (file_of(b'{"a": %b, "a": %b}' % ((json.dumps(entry([1], 0, 4)).encode(),) * 2), b"1234"), "twice"),
     "metadata of numbers": (file_of({"__metadata__": {"a": 1}}), "metadata are not text"),
     "an unknown dtype": (file_of({"a": entry([4], 0, 4, "F8")}, b"1234"), "is of 'F8', which is none of"),
+    "a dtype of few bits": (
+        file_of({"a": entry([4], 0, 4, "F8_E4M3")}, b"1234"),
+        "cannot be read here: 'a' is of F8_E4M3, which is none of .*; convert it",
+    ),
     "a dtype that is none": (file_of({"a": entry([4], 0, 4, ["F32"])}, b"1234"), "which is none of"),
     "nothing more": (file_of({"a": {"dtype": "F32"}}), "is told by dtype"),
     "a field too many": (file_of({"a": entry([1], 0, 4) | {"file": "/etc/passwd"}}, b"1234"), "is told by"),

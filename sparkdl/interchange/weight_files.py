@@ -15,10 +15,11 @@ from sparkdl.base_network import BaseNetwork
 from sparkdl.interchange.hugging_face_names import hugging_face
 from sparkdl.interchange.layouts import AS_IT_IS
 from sparkdl.interchange.links import Link, Table
+from sparkdl.interchange.shards import read_arrays
 from sparkdl.interchange.torch_names import timm, torchvision
 from sparkdl.layers import Normalization
 from sparkdl.layers.base import Weights
-from sparkdl.tensor_file import read_tensors, write_tensors
+from sparkdl.tensor_file import write_tensors
 from sparkdl.transfer import started_from
 from sparkdl.weights import named_arrays, nested_weights
 
@@ -48,7 +49,7 @@ NAMES: dict[str, Callable[[BaseNetwork], Table | None]] = {
 def load_weights(
     path: str | os.PathLike[str], network: BaseNetwork, names: str | None = None, seed: int = 0
 ) -> Weights:
-    """The weights of a network, from a safetensors file.
+    """The weights of a network, from a safetensors file, or from several that an index lists.
 
     They are what `initialModel` of the estimators and `initial` of `training.fit` start from. Where the file has
     another number of classes than the network, or no layer of classes, that layer starts afresh. What a network does to
@@ -57,6 +58,7 @@ def load_weights(
     Parameters
     ----------
     path : str or path
+        Of the file, or of model.safetensors.index.json, which lies beside the files of a large model.
     network : Network or Graph
     names : str, optional
         "sparkdl", "torchvision", "timm" or "huggingface": whose names the file has, and whose layouts; by default those
@@ -72,10 +74,10 @@ def load_weights(
     Raises
     ------
     OSError
-        The file is not there or cannot be read.
+        A file is not there or cannot be read.
     ValueError
-        It is no safetensors file, or lacks arrays, or has others, or of other shapes; or there is no table of its names
-        for the network.
+        It is no safetensors file, or lacks arrays, or has others, or of other shapes, or other ones than the index
+        says; or there is no table of its names for the network.
 
     Examples
     --------
@@ -94,7 +96,7 @@ def load_weights(
 def file_weights(path: str | os.PathLike[str], network: BaseNetwork, names: str | None = None) -> Weights:
     """As `load_weights`, without a layer of classes that is to start afresh."""
     asked = None if names is None else _table(network, names)
-    arrays, shapes = read_tensors(path).arrays, _shapes(network)
+    arrays, shapes = read_arrays(path), _shapes(network)
     table = asked or _fullest(network, arrays, os.fspath(path))
     given = _named(arrays, table)
     afresh = {link for link in table.links if table.of_head(link) and _differs(link, given, shapes)}

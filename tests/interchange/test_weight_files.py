@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from attention_peers import ragged
 from sparkdl import Graph, Network, models, training
 from sparkdl.interchange import load_weights, save_weights
 from sparkdl.layers import AvgPool, Conv, Dense, Embedding, Flatten, Normalization, Relu, Rescale
+from sparkdl.spark.params.warm_start import weights_of
 from sparkdl.tensor_file import read_tensors, write_tensors
 from sparkdl.weights import named_arrays
 
@@ -264,6 +266,58 @@ def test_scores_by_another_table_than_that_of_words_are_refused(tmp_path: Path) 
     renamed(tmp_path / "a", lambda arrays: arrays | {"lm_head.weight": 2 * table})
     with pytest.raises(ValueError, match="'lm_head.weight' differs from 'transformer.wte.weight', where the network"):
         load_weights(tmp_path / "a", network)
+
+
+def in_shards(path: Path, folder: Path, count: int = 3) -> Path:
+    """The index of the arrays of a file, cut into several files as Hugging Face's libraries cut them."""
+    arrays, places = read_tensors(path).arrays, {}
+    for at in range(count):
+        file = f"model-{at + 1:05}-of-{count:05}.safetensors"
+        own = {name: arrays[name] for name in list(arrays)[at::count]}
+        write_tensors(folder / file, own, {"format": "pt"})
+        places |= dict.fromkeys(own, file)
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 0}, "weight_map": places}))
+    return index
+
+
+def test_an_index_lists_the_files_of_a_large_model(bert: tuple[Graph, Any, Path], tmp_path: Path) -> None:
+    network, weights, path = bert
+    index = in_shards(path, tmp_path)
+    assert_same(load_weights(index, network), weights)
+    assert_same(weights_of(str(index), "initialModel", lambda: network), weights)
+    with pytest.raises(IsADirectoryError, match="is a folder; name the file in it .*, model.safetensors.index.json"):
+        load_weights(tmp_path, network)
+
+
+def test_an_index_that_does_not_fit_its_files_is_refused(bert: tuple[Graph, Any, Path], tmp_path: Path) -> None:
+    network, _, path = bert
+    index = in_shards(path, tmp_path)
+    places = json.loads(index.read_text())["weight_map"]
+    first, *_, last = places
+    changes: dict[str, Any] = {
+        "is no index of safetensors files: it has no weight_map": [None, [], {}, {first: 3}],
+        f"does not fit 'model-00001-of-00003.safetensors': '{first}' is in only one": [
+            {name: file for name, file in places.items() if name != first},
+            places | {first: places[last]},
+        ],
+        "lists '../a.safetensors', which is no safetensors file in its folder": [places | {first: "../a.safetensors"}],
+        "lists '/etc/passwd', which is no": [places | {first: "/etc/passwd"}],
+        "lists 'model.bin', which is no": [places | {first: "model.bin"}],
+    }
+    for sentence, maps in changes.items():
+        for other in maps:
+            index.write_text(json.dumps({"weight_map": other}))
+            with pytest.raises(ValueError, match=sentence):
+                load_weights(index, network)
+    for text in ("", "[]", "{", "[" * 100_000):
+        index.write_text(text)
+        with pytest.raises(ValueError, match="is no index of safetensors files"):
+            load_weights(index, network)
+    index.write_text(json.dumps({"weight_map": places}))
+    (tmp_path / places[last]).unlink()
+    with pytest.raises(FileNotFoundError, match=re.escape(places[last])):
+        load_weights(index, network)
 
 
 CHANGES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {

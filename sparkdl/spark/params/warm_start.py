@@ -83,7 +83,7 @@ def weights_of(value: Any, name: str, network: Callable[[], BaseNetwork]) -> Wei
     """
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
-        if path.endswith(".safetensors"):
+        if path.endswith((".safetensors", ".safetensors.index.json")):
             from sparkdl.interchange.weight_files import file_weights  # not above: few fits start from a file
 
             value = file_weights(path, network())
