@@ -20,7 +20,6 @@ from sparkdl.interchange.torch_names import timm, torchvision
 from sparkdl.layers import Normalization
 from sparkdl.layers.base import Weights
 from sparkdl.tensor_file import write_tensors
-from sparkdl.transfer import started_from
 from sparkdl.weights import named_arrays, nested_weights
 
 WRAPPERS = ("module.", "_orig_mod.", "model.")  # what DataParallel, torch.compile and trainers put before every name
@@ -90,7 +89,7 @@ def load_weights(
     (3, 3, 3, 8)
     """
     taken = file_weights(path, network, names)
-    return taken if taken.keys() == network.abstract_weights().keys() else started_from(network.init(seed), taken)
+    return taken if taken.keys() == network.abstract_weights().keys() else {**network.init(seed), **taken}
 
 
 def file_weights(path: str | os.PathLike[str], network: BaseNetwork, names: str | None = None) -> Weights:

@@ -362,6 +362,16 @@ def test_a_head_of_other_classes_starts_afresh(classes: int, lacking: bool, bert
     assert_same(found, weights | {"outputs": head})
 
 
+def test_float64_stays_beside_a_head_that_starts_afresh(bert: tuple[Graph, Any, Path]) -> None:
+    renamed(bert[2], lambda arrays: {name: array.astype("float64") for name, array in arrays.items()})
+    found = load_weights(bert[2], models.bert(5, **BERT))
+    dtypes = {name: str(array.dtype) for name, array in named_arrays(found)}
+    assert {name for name, dtype in dtypes.items() if dtype == "float32"} == {
+        "outputs/dense/kernel",
+        "outputs/dense/bias",
+    }
+
+
 def test_what_does_not_fit_is_told_in_a_sentence(bert: tuple[Graph, Any, Path], tmp_path: Path) -> None:
     network, weights, path = bert
     before = dict(read_tensors(path).arrays)
