@@ -139,6 +139,11 @@ class Training(Spec):
             object.__setattr__(self, "truncated", _checked_truncation(self.truncated, self.network))
         optimizer = Optimizer.of(self.optimizer)
         Exchange.of(self.exchange).check(optimizer)
+        if optimizer.is_lazy and self.truncated is not None:
+            raise ValueError(
+                f"lazy=True of {type(optimizer).__name__} lets no row rest where training is truncated, as a segment "
+                "moves whole tables; leave one of the two out."
+            )
         if optimizer.no_decay:
             optimizer.check(self.network.learned(jax.eval_shape(lambda: self.network.init(0))))
         for name, checked in (("step_factors", checked_factors), ("unfreeze_after", checked_rests)):

@@ -11,10 +11,12 @@ import optax
 import pytest
 
 from sparkdl import Graph, Network, Same, training
-from sparkdl.layers import Concatenate, Dense, Embedding, Flatten, Tanh, TimeMean
+from sparkdl.layers import Concatenate, Dense, Embedding, Flatten, Lstm, Tanh, TimeMean
 from sparkdl.layers.factored import TableRows, added
 from sparkdl.optimizers import LAMB, SGD, AdaGrad, Adam, Momentum, Nesterov, Optimizer
+from sparkdl.training import ParameterAveraging, ShardedAllReduce, ThresholdSharing, Training
 from sparkdl.training.exchanges.all_reduce import AllReduce
+from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.step import step as step_module
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -208,6 +210,16 @@ def test_a_table_that_is_pulled_at_is_moved_as_a_whole() -> None:
 def test_the_norm_of_every_array_takes_every_row() -> None:
     with pytest.raises(ValueError, match="lazy of LAMB must be False"):
         LAMB(lazy=True)
+
+
+@pytest.mark.parametrize("exchange", [ShardedAllReduce(), ParameterAveraging(), ThresholdSharing()], ids=repr)
+def test_what_would_let_no_row_rest_is_refused(exchange: Exchange) -> None:
+    sentence = f"lazy=True of Adam lets rows .* with the exchange AllReduce alone, received {type(exchange).__name__};"
+    with pytest.raises(ValueError, match=sentence):
+        Training(Network([Embedding(5, 2)], ()), loss="squared_error", optimizer=Adam(lazy=True), exchange=exchange)
+    steps = Network([Embedding(5, 2), Lstm(3), Dense(1)], input_shape=(None,))
+    with pytest.raises(ValueError, match="lazy=True of Adam lets no row rest where training is truncated"):
+        Training(steps, loss="squared_error", optimizer=Adam(lazy=True), truncated=4)
 
 
 def test_bfloat16_sends_whole_tables_and_trains() -> None:

@@ -130,6 +130,11 @@ class Exchange(Spec):
 
     def check(self, optimizer: Optimizer) -> None:
         """Raise a ValueError for an optimizer that it cannot serve."""
+        if optimizer.is_lazy and not self.takes_factored:
+            raise ValueError(
+                f"lazy=True of {type(optimizer).__name__} lets rows of a table rest with the exchange AllReduce alone, "
+                f"received {type(self).__name__}; leave it out, or take that one."
+            )
 
     def agrees_after(self, step: int) -> bool:
         """Whether workers hold equal weights after this step of an epoch; they do at its end."""

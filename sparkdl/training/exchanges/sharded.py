@@ -54,6 +54,7 @@ class ShardedAllReduce(Exchange):
     sharded = True
 
     def check(self, optimizer: Optimizer) -> None:
+        super().check(optimizer)
         if not optimizer.says("by_element"):
             raise ValueError(
                 "ShardedAllReduce cuts arrays into parts, which takes an optimizer whose class says by_element = True, "
