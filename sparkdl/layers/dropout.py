@@ -71,7 +71,8 @@ class Dropout(Noise):
 class SpatialDropout(Dropout):
     """A Dropout of whole channels, at all positions of a row alike (Tompson et al. 2015).
 
-    x, y, dx and dy all have one shape, (batch, *spatial, channels); rows may be of any length (None, channels).
+    x, y, dx and dy all have one shape, (batch, *spatial, channels); rows may be of any length (None, channels),
+    of which `truncated` draws anew for every segment.
     """
 
     each_step = False
@@ -184,9 +185,10 @@ class GaussianNoise(Noise):
 
 @dataclass(frozen=True)
 class DropConnect(Composite):
-    """A layer whose weights are dropped at random in training, for a batch alike (Wan et al. 2013).
+    """A layer whose weights are dropped at random in training, for rows that are taken together (Wan et al. 2013).
 
-    Those that stay are multiplied by 1 / (1 - rate); weights of one axis, such as biases, all stay.
+    Together are a worker's rows of a batch or, on CPUs, a part of them; others are drawn for the next. Those that stay
+    are multiplied by 1 / (1 - rate); weights of one axis, such as biases, all stay.
 
     x, y, dx and dy are those of the layer.
     weights  {"layer": those of the layer}

@@ -104,7 +104,8 @@ class Recurrent(KernelLayer):
         Whether to go from the last step of every row to the first; y has the order of x all the same.
     dropout, recurrent_dropout : float, default 0
         Probability of DROPPING, in training, a number of x, and of the state where `recurrent` reads it: the same ones
-        at all steps of a row (Gal and Ghahramani 2016). What stays is divided by 1 - rate.
+        at all steps of a row, or of its segment if `truncated` (Gal and Ghahramani 2016). What stays is divided by
+        1 - rate.
     """
 
     blocks: ClassVar[int] = 1  # of `units` columns each in the kernels
