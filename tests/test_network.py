@@ -118,8 +118,8 @@ def test_layers_that_do_not_fit_are_named(layers: Any, input_shape: Any, message
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Dense(2, name=3), "name of Dense must be a str or None, received 3"),
-        (lambda: Dense(2, trainable="no"), "trainable of Dense must be a bool, received 'no'"),
+        (lambda: Dense(2, name=3), "name of Dense must be a string or None, received 3"),
+        (lambda: Dense(2, trainable="no"), "trainable of Dense must be True or False, received 'no'"),
         (lambda: Dense(2, l2=math.nan), r"l2 of Dense must be a number in \[0, inf\), received nan"),
         (lambda: Conv(2, (3, 3), l1="a"), r"l1 of Conv must be a number in \[0, inf\), received 'a'"),
         (lambda: Dropout("0.5"), "rate of Dropout, .*received '0.5'"),

@@ -164,10 +164,8 @@ class Layer(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, kinds in (("name", (str, type(None))), ("trainable", (bool,))):
-            if not isinstance(value := getattr(self, name), kinds):
-                must = " or ".join(kind.__name__ for kind in kinds).replace("NoneType", "None")
-                raise ValueError(f"{name} of {type(self).__name__} must be a {must}, received {value!r}.")
+        if not isinstance(self.name, str | None):
+            raise ValueError(f"name of {type(self).__name__} must be a string or None, received {self.name!r}.")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         """Shape of one row of y for a row of shape `input_shape`; ValueError if such rows do not fit."""
