@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from contestants.layers_machine import Calls, limit, medians
-from reporting import chosen, write
+from reporting import chosen, has_torch, write
 
 from sparkdl import Network
 from sparkdl.compiler import OPTIONS
@@ -119,9 +118,7 @@ def main() -> None:
     options, cases = chosen(__doc__, CASES)
     limit(options.threads)
     recurrent_torch: ModuleType | None = None
-    if find_spec("torch") is None:
-        print("PyTorch is not installed and left out; pip install 'sparkdl-jax[benchmarks]' brings it.")
-    else:
+    if has_torch():
         recurrent_torch = import_module("contestants.recurrent_torch")
         recurrent_torch.limit(options.threads)
     print(f"{options.threads} thread(s), medians")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +24,6 @@ BUILDERS: dict[str, Builder] = {
         categories, numbers, tabular_resnet((1,), outputs, **options)
     ),
     "ft_transformer": ft_transformer,
-}
-NODES = {  # of the networks, whose names no input may have
-    "wide_and_deep": ("normalized", "joined", "deep", "outputs"),
-    "dlrm": ("normalized", "bottom", "pairs", "joined", "outputs"),
-    "mlp": ("normalized", "joined", "outputs"),
-    "tabular_resnet": ("normalized", "joined", "outputs"),
-    "ft_transformer": ("normalized", "number_tokens", "tokens", "class", "outputs"),
 }
 WHOLE = ("tinyint", "smallint", "int", "bigint", "boolean")
 MOST_CATEGORY = np.iinfo(INTEGERS).max - 1  # the row after it is that of unknown ones
@@ -94,7 +87,8 @@ def tabular(
     asked = {f"n{index}": _numbers_of(name) for index, name in enumerate(numeric)}
     asked |= {f"c{index}": _categories_of(name, types[name]) for index, name in enumerate(categorical)}
     found = _aggregated(dataset, asked)
-    inputs = _input_names(categorical, NODES[network])
+    alike = BUILDERS[network]({"a": 2}, Normalization((0.0,), (1.0,)), outputs=1)  # whose nodes have the same names
+    inputs = _input_names(categorical, alike.nodes)
     tables = {
         inputs[name]: _table(name, types[name], _known(dataset, name), found[f"c{index}"])
         for index, name in enumerate(categorical)
@@ -205,7 +199,7 @@ def _normalized(names: list[str], found: list[list[Any]]) -> Normalization:
     return Normalization(tuple(own[0] for own in found), tuple(own[1] for own in found))
 
 
-def _input_names(columns: Sequence[str], nodes: Sequence[str]) -> dict[str, str]:
+def _input_names(columns: Sequence[str], nodes: Iterable[str]) -> dict[str, str]:
     """By column the name of its input: its own without what that may not hold, and unlike all others in the graph."""
     found: dict[str, str] = {}
     for column in dict.fromkeys(columns):

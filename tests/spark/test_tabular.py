@@ -85,6 +85,10 @@ def test_columns_may_be_called_like_one_another_and_like_the_nodes(spark: SparkS
     assert graph.inputs.keys() == columns.keys()
     graph, columns = models.tabular(named, ["class", "numbers", "joined"], network="ft_transformer")
     assert columns == {"class_": "class", "numbers_": "numbers", "joined": "joined"}
+    built = spark.sql("select 1 as block_0, 2 as wide_numbers, 1.0 as x")
+    for network, renamed in (("ft_transformer", "block_0"), ("wide_and_deep", "wide_numbers")):
+        columns = models.tabular(built, ["block_0", "wide_numbers"], ["x"], network=network).columns
+        assert columns.pop(f"{renamed}_") == renamed and len(columns) == 2
 
 
 @pytest.mark.parametrize(
