@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 
+from sparkdl.compiler import OPTIONS
+
+# XLA's older emitters compile in half of the time; XLA ends processes that set a flag which it does not know. The hosts
+# of tests/cluster, notebooks and benchmarks have none of this.
+EMITTERS = "xla_cpu_use_fusion_emitters"
+
+
+def knows(flag: str) -> bool:
+    """Whether this XLA has a flag of this name."""
+    [folder] = find_spec("jaxlib").submodule_search_locations  # type: ignore[union-attr, misc]
+    library = Path(folder, "libjax_common.so")
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(flag.encode()) >= 0
+
+
+if EMITTERS not in os.environ.get("XLA_FLAGS", "") and knows(EMITTERS):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --{EMITTERS}=false"
 jax.config.update("jax_num_cpu_devices", 3)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -342,3 +361,10 @@ def unoptimized() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", True)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture
+def as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of training are compiled by the emitters that users have, for bits that depend on these."""
+    if EMITTERS in os.environ["XLA_FLAGS"]:
+        monkeypatch.setitem(OPTIONS["cpu"], EMITTERS, True)

@@ -55,14 +55,14 @@ Check = Callable[[str, Any], None]
 
 
 def this_platform() -> str:
-    """What decides how results are rounded: processor, cores, and the versions of what computes."""
+    """What decides how results are rounded: processor, cores, the versions of what computes, and XLA's flags."""
     processor = platform.processor()
     if (told := Path("/proc/cpuinfo")).exists():
         found = dict(re.findall(r"^(vendor_id|cpu family|model|model name|flags)\s*: (.*)$", told.read_text(), re.M))
         flags = hashlib.sha256(found.pop("flags", "").encode()).hexdigest()[:8]
         processor = f"{' '.join(found.values())} {flags}"
     versions = " ".join(f"{name} {version(name)}" for name in ("jaxlib", "jax", "optax", "numpy"))
-    return f"{processor}, {os.cpu_count()} cores, {versions}"
+    return f"{processor}, {os.cpu_count()} cores, {versions}, {os.environ.get('XLA_FLAGS', '').strip()}"
 
 
 @pytest.fixture(scope="module")

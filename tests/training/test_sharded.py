@@ -23,7 +23,7 @@ from sparkdl.training.results import Result
 from sparkdl.training.step.step import State, initial_state
 from sparkdl.weights import named_arrays
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
+pytestmark = pytest.mark.usefixtures("unoptimized", "as_for_users")
 
 RANDOM = np.random.default_rng(5)
 ROWS = rows_of(

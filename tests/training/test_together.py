@@ -23,7 +23,7 @@ from sparkdl.training.results import Result
 from sparkdl.training.step import programs
 from sparkdl.weights import named_arrays
 
-pytestmark = pytest.mark.usefixtures("unoptimized")
+pytestmark = pytest.mark.usefixtures("unoptimized", "as_for_users")
 
 RANDOM = np.random.default_rng(4)
 ROWS = rows_of(RANDOM.normal(size=(23, 4)).astype("float32"), RANDOM.integers(0, 3, 23).astype("int32"), np.ones(23))
