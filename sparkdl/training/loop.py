@@ -492,6 +492,8 @@ class _Group:
             weights = self.kept.of(self.state)
         if self.diverged:
             self.notes.append(f"Training stopped: {self.at.stopped}. The model's weights are {which}.")
+        else:
+            self.notes += _without_labels(self.at.history)
         return Result(
             weights,
             self.at.history,
@@ -511,7 +513,9 @@ class _Group:
         weights, stopped = self.kept.of(self.state), f"all {len(self.records)} epochs are done"
         each = [jax.tree.map(itemgetter(run), weights) for run in range(len(self.plans))]
         return [
-            Result(own, list(history), self.compile_seconds, stop_reason=stopped) if good and are_finite(own) else None
+            Result(own, list(history), self.compile_seconds, stop_reason=stopped, notes=_without_labels(history))
+            if good and are_finite(own)
+            else None
             for own, good, history in zip(each, self.finite, zip(*self.records, strict=True), strict=True)
         ]
 
@@ -531,6 +535,17 @@ def _epoch(means: Means, held_out: Means | None, sent: float, **facts: Any) -> E
         for name, own in means.outputs.items()
     }
     return Epoch(*means[:2], *validated[:2], **facts, bytes=sent, outputs=outputs or None)
+
+
+def _without_labels(history: Sequence[Epoch]) -> list[str]:
+    """A note of every output, of several, that no row of the last epoch had a label of: its loss is NaN."""
+    outputs = history[-1].outputs if history else None
+    return [
+        f"Output {name!r} has no label in any row to train on that weighs more than 0, so nothing is learned of it; "
+        "check its labels."
+        for name, means in (outputs or {}).items()
+        if math.isnan(means["loss"])  # type: ignore[arg-type]
+    ]
 
 
 def _is_best(history: list[Epoch]) -> bool:

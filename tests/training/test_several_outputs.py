@@ -136,6 +136,9 @@ def test_an_output_without_any_label_learns_nothing_and_harms_nothing() -> None:
     for name, array in named_arrays(alone.weights):
         np.testing.assert_allclose(dict(named_arrays(result.weights))[name], array, rtol=0, atol=1e-12, err_msg=name)
     assert np.isfinite(result.history[-1].loss)
+    (note,) = result.notes
+    assert note.startswith("Output 'price' has no label in any row to train on that weighs more than 0")
+    assert training.fit(GRAPH, DATA, **OPTIONS).notes == []
 
 
 def unlabelled_of_kind() -> tuple[Any, ...]:
