@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import jax
+import numpy as np
 
 from sparkdl.arrays import INTEGERS, Parts
 from sparkdl.drawing import boxes, figure, mermaid
@@ -18,7 +19,7 @@ from sparkdl.layer_paths import stands_for
 from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.composite import Leaf, own_shape
 from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
-from sparkdl.specs import FORMAT
+from sparkdl.specs import FORMAT, is_integer
 from sparkdl.strings import Strings, common_strings
 from sparkdl.transfer import started_from
 from sparkdl.weights import count_weights, named_arrays
@@ -137,8 +138,18 @@ class BaseNetwork(Generating):
         return super().leaves(self.row_shape(input_shape))
 
     def init(self, key: Array | int, input_shape: Any = None) -> Weights:
-        """Fresh weights, each layer's from a key of its own; `key` may be a seed."""
-        return super().init(jax.random.key(key) if isinstance(key, int) else key, self.row_shape(input_shape))
+        """Fresh weights, each layer's from a key of its own; `key` may be a seed.
+
+        Raises
+        ------
+        ValueError
+            `key` is neither a key of JAX nor an integer, or the shape of a row is known neither here nor there.
+        """
+        if is_integer(key):
+            key = jax.random.key(int(key))
+        elif not isinstance(key, (jax.Array, np.ndarray)):
+            raise ValueError(f"key of init must be an integer, or a key of jax.random, received {key!r}.")
+        return super().init(key, self.row_shape(input_shape))
 
     def initialized(self, weights: Weights, seed: int) -> Weights:
         """Fresh weights, but for the layers that `weights` has; see `started_from` of `transfer.py`."""

@@ -200,7 +200,7 @@ class Generating(Stepped):
 
 def _prompts(first: Any, limit: int) -> Ragged:
     """The rows to go on with, on the host; ValueError if one is empty or holds what is no integer below the limit."""
-    rows = first if isinstance(first, Ragged) else Ragged(np.asarray(first)[None], np.asarray([len(first)]))
+    rows = first if isinstance(first, Ragged) else Ragged(np.asarray(first)[None], np.asarray([np.size(first)]))
     ids, lengths = np.asarray(rows.values), np.asarray(rows.lengths)
     if not lengths.size or lengths.min() < 1:
         raise ValueError("first of generate must hold an integer or more in each row; give one that begins a row.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +17,12 @@ def shared_layers(expected: Weights, initial: Weights) -> list[str]:
     Raises
     ------
     ValueError
-        There are none, or a layer's arrays have other names or shapes.
+        They are no dict, there are none, or a layer's arrays have other names or shapes.
     """
+    if not isinstance(initial, Mapping):
+        raise ValueError(
+            f"The initial weights must be a dict by name of the layer, as init gives, received {initial!r}."
+        )
     shared = [name for name in expected if name in initial]
     if not shared:
         raise ValueError(

@@ -302,6 +302,7 @@ WIDE = Network([Embedding(COUNT, 2), Dense(COUNT + 1)], input_shape=(None,))
             r"received one of 1 that reads \(None, 4\)",
         ),
         (lambda: WIDE.generate({}, [1], 2), r"received 6 for a table of 5 rows; end it in Dense\(5\)"),
+        (lambda: FREE.generate({}, 3, 2), "first of generate must be integers of one row, received 3"),
         (lambda: FREE.generate({}, [], 2), "first of generate must hold an integer or more in each row"),
         (lambda: FREE.generate({}, rows([1], []), 2), "first of generate must hold an integer or more in each row"),
         (

@@ -183,10 +183,16 @@ def test_the_summary_counts_weights_and_multiply_adds() -> None:
 
 def test_every_layer_draws_from_a_key_of_its_own_and_the_seed_decides() -> None:
     network = Network([Dense(4), Dense(4)], input_shape=(4,))
-    first, again, other = (network.init(seed) for seed in (3, jax.random.key(3), 4))
+    first, again, too, other = (network.init(seed) for seed in (3, jax.random.key(3), np.int64(3), 4))
     assert jax.tree.all(jax.tree.map(np.array_equal, first, again))
+    assert jax.tree.all(jax.tree.map(np.array_equal, first, too))
     kernels = [weights[layer]["kernel"] for weights in (first, other) for layer in ("dense_0", "dense_1")]
     assert len({kernel.tobytes() for kernel in map(np.asarray, kernels)}) == 4
+    for seed in ("a", 1.5, True):
+        with pytest.raises(
+            ValueError, match=f"key of init must be an integer, or a key of jax.random, received {seed!r}"
+        ):
+            network.init(seed)  # type: ignore[arg-type]
 
 
 def test_named_arrays_and_nested_weights_are_inverse() -> None:

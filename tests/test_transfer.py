@@ -156,6 +156,7 @@ def test_weights_of_another_dtype_take_the_networks() -> None:
             {"conv_0": {"kernel": np.zeros(3)}},
             r"are of layers conv_0, none of which the network has \(those with weights: dense_1, dense_3, dense_5\)",
         ),
+        (NETWORK, 5, "must be a dict by name of the layer, .* received 5"),
         (NETWORK, {}, "are of layers of no name, none of which"),
         (
             NETWORK,

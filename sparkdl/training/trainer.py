@@ -17,6 +17,7 @@ from sparkdl.decoding.ragged_rows import RaggedRows, check_steps, common_steps, 
 from sparkdl.layers.base import Shape, Weights
 from sparkdl.layers.ragged import Ragged, is_ragged
 from sparkdl.network import BaseNetwork
+from sparkdl.specs import is_integer
 from sparkdl.training.data.batches import Shard, check_numbers, check_weights, lost_digits
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
@@ -81,14 +82,14 @@ def fit(
     True
     """
     plan = Training(network, **options)
+    available = jax.local_devices()
+    if not is_integer(devices, 1, len(available)):
+        raise ValueError(f"devices must be an integer from 1 to the {len(available)} there are, received {devices!r}.")
     shards = _shards(plan, data, devices)
     held_out = _shards(plan, validation, devices, "validation rows") if validation is not None else []
     steps = common_steps(shard.longest for shard in (*shards, *held_out))
     shards, held_out = ([shard.padded_to(steps) for shard in part] for part in (shards, held_out))
     with jax.enable_x64(plan.dtype == "float64"):
-        available = jax.local_devices()
-        if not 1 <= devices <= len(available):
-            raise ValueError(f"devices must be between 1 and the {len(available)} there are, received {devices}.")
         mesh = Mesh(np.array(available[:devices]), (WORKERS,))
         lengths = [tuple(len(shard) for shard in part) for part in (shards, held_out)]
         began = time.perf_counter()

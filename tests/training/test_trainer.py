@@ -366,8 +366,9 @@ NO_ROWS = (X[:0], LABELS[:0])
         ((X, X), {}, "takes 3 labels a row, since the network has 3 outputs, received 2"),
         ((X, LABELS), {"loss": "squared_error"}, "takes 3 labels a row, .*received 1"),
         ((X, LABELS), {"validation": (X, LABELS + 1)}, "whole numbers from 0 to 2"),
-        ((X, LABELS), {"devices": 0}, "devices must be between 1 and the 3 there are, received 0"),
-        ((X, LABELS), {"devices": 4}, "devices must be between 1 and the 3 there are, received 4"),
+        ((X, LABELS), {"devices": 0}, "devices must be an integer from 1 to the 3 there are, received 0"),
+        ((X, LABELS), {"devices": "2"}, "devices must be an integer from 1 to the 3 there are, received '2'"),
+        ((X, LABELS), {"devices": 4}, "devices must be an integer from 1 to the 3 there are, received 4"),
     ],
 )
 def test_fit_says_what_is_wrong_with_the_rows(data: Any, options: dict[str, Any], message: str) -> None:
