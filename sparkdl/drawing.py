@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkdl.drawing_layout import placed
 from sparkdl.layers.base import Shape
-from sparkdl.layers.composite import Composite, described, read_by
+from sparkdl.layers.chain import described
+from sparkdl.layers.composite import Composite, read_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from sparkdl.base_network import BaseNetwork
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.composite import Child, Composite, check_shares, described
+from sparkdl.layers.chain import check_shares, described
+from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.merge import Merge
 from sparkdl.layers.ragged import is_row_shape
 from sparkdl.specs import Named, Spec

@@ -10,7 +10,7 @@ from sparkdl.arrays import FEATURES, LABEL
 from sparkdl.base_network import BaseNetwork as BaseNetwork
 from sparkdl.graph import Graph as Graph  # so that JSON finds all networks wherever one kind is known
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.composite import Chain, described
+from sparkdl.layers.chain import Chain, described
 from sparkdl.layers.ragged import is_row_shape
 from sparkdl.weights import count_weights as count_weights  # where 0.1 had them
 from sparkdl.weights import named_arrays as named_arrays

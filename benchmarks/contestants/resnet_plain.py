@@ -13,7 +13,7 @@ from jax import lax
 
 from sparkdl.layers import Add, BatchNorm, KernelLayer, Layer, MaxPool, Relu, Residual
 from sparkdl.layers.base import Array, Weights
-from sparkdl.layers.composite import Chain
+from sparkdl.layers.chain import Chain
 from sparkdl.network import Network
 from sparkdl.weights import updated
 

@@ -28,7 +28,7 @@ from sparkdl.layers import (
     Tanh,
 )
 from sparkdl.layers.base import Shape, Weights
-from sparkdl.layers.composite import Chain
+from sparkdl.layers.chain import Chain
 from sparkdl.layers.windows import Windows
 
 Step = Callable[[torch.Tensor, torch.Tensor], None]

@@ -34,7 +34,7 @@ from sparkdl.layers import (
     Subtract,
 )
 from sparkdl.layers.base import Weights
-from sparkdl.layers.composite import Chain
+from sparkdl.layers.chain import Chain
 
 Array = np.ndarray[Any, Any]
 MERGES: dict[type[Layer], Callable[..., Tensor]] = {

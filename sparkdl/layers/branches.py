@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Self
 
 from sparkdl.layers.base import Layer
-from sparkdl.layers.composite import Chain, Child, Composite, hold_layers, names_of
+from sparkdl.layers.chain import Chain, hold_layers, names_of
+from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.merge import Add, Concatenate
 
 

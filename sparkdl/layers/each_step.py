@@ -8,7 +8,7 @@ from typing import Any
 
 from sparkdl.layers import steps
 from sparkdl.layers.base import Array, Context, Layer, Weights, jitted
-from sparkdl.layers.composite import Chain
+from sparkdl.layers.chain import Chain
 
 
 @dataclass(frozen=True)

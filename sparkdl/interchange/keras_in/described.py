@@ -11,7 +11,7 @@ from sparkdl.graph import FORBIDDEN
 from sparkdl.interchange.keras_in.calls import Call, calls_of
 from sparkdl.interchange.keras_in.part import Part, Variable
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.composite import snake_case
+from sparkdl.layers.chain import snake_case
 from sparkdl.layers.ragged import is_row_shape
 from sparkdl.layers.steps import output_shape
 
