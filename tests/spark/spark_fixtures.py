@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from glob import glob
@@ -67,6 +68,14 @@ def spark(scratch: Path, remains: Remains) -> Iterator[SparkSession]:
     left = remains(10)
     session.stop()
     assert left == []
+
+
+@pytest.fixture
+def workers_as_for_users(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `as_for_users`, of the workers of the session: Python workers of another environment are others."""
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    users = " ".join(flag for flag in flags if "fusion_emitters" not in flag)
+    monkeypatch.setitem(spark.sparkContext.environment, "XLA_FLAGS", users)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,6 @@ from spark_cases import (
     Array,
     a_model,
     arrays,
-    assert_close,
     outputs,
     same_bits,
     softmax,
@@ -113,7 +112,9 @@ def test_cross_validation_with_several_workers_and_fits_at_once_finds_the_same(
     assert found.bestModel.getNetwork() == NETWORK
 
 
-def test_every_map_of_fit_multiple_comes_once_to_whichever_thread_asks(rows: DataFrame) -> None:
+def test_every_map_of_fit_multiple_comes_once_to_whichever_thread_asks(
+    rows: DataFrame, workers_as_for_users: None
+) -> None:
     estimator = learner(maxIter=2)
     maps = [{estimator.seed: 1}, {estimator.seed: 2, estimator.stepSize: 0.1}, {estimator.network: network(2)}]
     iterator = estimator.fitMultiple(rows, maps)
@@ -135,7 +136,7 @@ def test_every_map_of_fit_multiple_comes_once_to_whichever_thread_asks(rows: Dat
     assert [found[index].uid for index in range(3)] == [estimator.uid] * 3
     assert "seed" not in params(estimator)
     for index in (1, 2):
-        assert_close(arrays(found[index]), arrays(estimator.fit(rows, maps[index])), 1e-6)
+        assert same_bits(arrays(found[index]), arrays(estimator.fit(rows, maps[index])))
 
 
 def test_a_grid_of_numbers_networks_optimizers_and_losses_is_saved_and_loaded(rows: DataFrame, tmp_path: Path) -> None:
