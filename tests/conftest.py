@@ -38,6 +38,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 for _options in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
     os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+ON_SPARK = ("tests/spark/", "tests/faults/", "tests/fuzz/")
 # With no session, or with their own.
 ALONE = (
     "test_everywhere.py",
@@ -329,7 +330,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow ones."""
+    """Mark the slow ones; those on Spark come first, as the two processes that run most of them take longest."""
+    items.sort(key=lambda item: not item.nodeid.startswith(ON_SPARK))
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
@@ -343,10 +345,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::")[0]
-            if not file.startswith(("tests/spark/", "tests/faults/", "tests/fuzz/")) or file.endswith(ALONE):
+            if not file.startswith(ON_SPARK) or file.endswith(ALONE):
                 return file
             return "one session" if file.startswith("tests/spark/") and file < "tests/spark/test_g" else "the other"
 
+    config.option.loadscopereorder = False  # files of many tests are not those that take long
     return ByFile(config, log)
 
 
