@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import closing
 from operator import itemgetter
@@ -14,18 +13,17 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
 from sparkdl.objective import SENT
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
+from sparkdl.training.compiled_phase import CompiledPhase, compile_phase, stacked
 from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
-from sparkdl.training.data.feed import differ, feed
+from sparkdl.training.data.feed import feed
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.free_memory import Pieces
-from sparkdl.training.group.collectives import meet, summed
-from sparkdl.training.kept_weights import KeptWeights, of_first_worker
+from sparkdl.training.group.collectives import meet
 from sparkdl.training.options import Training
 from sparkdl.training.phases import carried
 from sparkdl.training.records.logs import LogWriter, NullWriter
@@ -35,12 +33,11 @@ from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, from_arrays, to_arrays
 from sparkdl.training.run_folder import RunFolder
 from sparkdl.training.step.compilation import kept_by_every_process
-from sparkdl.training.step.programs import compiled_step, compiled_validation, initialization, program_of
-from sparkdl.training.step.step import Settings, State, abstract_rows, initial_state, local_workers, replicate
-from sparkdl.training.stopping import MONITORS, Stopper, are_finite, diverged
+from sparkdl.training.step.programs import initialization
+from sparkdl.training.step.step import State, initial_state, replicate
+from sparkdl.training.stopping import MONITORS
+from sparkdl.training.watch import Watch, are_finite
 from sparkdl.transfer import started_from
-
-OVERLAP_BYTES = 64 << 20  # of a step's memory, above which the next waits for its end, which takes no time to speak of
 
 
 def train(
@@ -132,33 +129,23 @@ class _Group:
         self.steps = Steps(share.lengths, plan.batch_size)
         self.validation_steps = Steps(validation.lengths, plan.batch_size) if sum(validation.lengths) else None
         self.optimizer = Optimizer.of(plan.optimizer)
-        stopping = plan.early_stopping
-        self.stopper = Stopper(stopping, stopping.metric_of(self.objective)) if stopping else None
+        self.nothing = [0.0] * self.objective.size
+        self.at = Position(self.nothing, self.nothing)
+        self.watch = Watch(plan, len(plans), mesh, self.at)
+        self.stopper = self.watch.stopper
         if self.stopper and self.stopper.plan.validates and not self.validation_steps:
             raise ValueError(
                 f"EarlyStopping monitors {self.stopper.plan.monitor}, but there are no validation rows; give some "
                 "or monitor 'loss' or 'metric'."
             )
         self.sampled_every = sampling(self.steps.count * plan.epochs) if recorder.active else 0
-        self.nothing = [0.0] * self.objective.size
-        self.at = Position(self.nothing, self.nothing)
         self.records: list[list[Epoch]] = []  # of every epoch that several runs have done, each run's
-        self.finite = np.ones(len(plans), bool)  # which of several have not diverged
-        self.earlier = 0.0  # seconds of training before this process took over
-        self.kept = KeptWeights()
-        self.diverged = False
-        self.overflowed = False  # which a loss that is only above its bound did not
-        self.votes: deque[Any] = deque()  # of late workers, on their way
         self.resumed: list[int] | None = None
-        self.notes: list[str] = []
         self.folder: RunFolder | None = None
         self.buckets: Buckets | None = None  # of rows of any length
         self.fill: float | None = None
-        self.updates = self.steps.count  # of an epoch
-        self.programs: list[Any] = []
-        self.waits = False  # for each step to end, lest two that follow each other take their memory at once
-        self.validate: Any = None
-        self.compile_seconds = self.began = 0.0
+        self.compiled: CompiledPhase | None = None
+        self.compile_seconds = 0.0
         self.pieces = Pieces()
 
     def results(self) -> list[Result | None]:
@@ -166,7 +153,7 @@ class _Group:
         with self.recorder.span("compile"), kept_by_every_process():
             self.state = self._first_state()
         if not plan.epochs:
-            return [Result(self.kept.of(self.state), [], 0.0, stop_reason="there are no epochs to train")]
+            return [Result(self.watch.kept.of(self.state), [], 0.0, stop_reason="there are no epochs to train")]
         if plan.checkpoints:
             self._resume()
         if self.at.epoch >= plan.epochs or self.at.stopped:
@@ -174,10 +161,10 @@ class _Group:
 
         self.logs = self._open_logs()
         self._begin_phase()
-        self.kept.keep(self.at.epoch, self.state)
-        self.began = time.perf_counter()
+        self.watch.kept.keep(self.at.epoch, self.state)
+        self.watch.begin()
         with closing(self.logs):
-            while self.at.epoch < plan.epochs and not self.at.stopped and self.finite.any():
+            while self.at.epoch < plan.epochs and not self.at.stopped and self.watch.finite.any():
                 self._begin_phase()
                 self._train_epoch()
         return self._results_of_several() if self.several else [self._result()]
@@ -185,7 +172,7 @@ class _Group:
     def _first_state(self) -> State:
         """That of all workers, of all runs, before any step."""
         states = [self._initial_state(*each) for each in zip(self.plans, self.initial, strict=True)]
-        return replicate(_stack(states) if self.several else states[0], self.mesh)
+        return replicate(stacked(states) if self.several else states[0], self.mesh)
 
     def _initial_state(self, plan: Training, initial: Weights | None) -> State:
         weights = initialization(plan.network)(np.int64(plan.seed))
@@ -199,66 +186,43 @@ class _Group:
         network = plan.network_at(epoch)
         return initial_state(network, weights, optimizer, self.exchange, self.mesh.size, totals, begun)
 
-    def _compile(self) -> None:
-        """The programs of the phase."""
-        plan = self.plan
+    def _compile(self) -> CompiledPhase:
+        plan, shares, steps = self.plan, (self.share, self.validation), (self.steps, self.validation_steps)
         with self.recorder.span("compile"), kept_by_every_process():
-            shard, own_rows = self.share.shards[0], differ(self.plans)
+            shard, clock = self.share.shards[0], None
             if shard.padded_steps and not self.buckets:
                 epoch = 0 if plan.shuffle else None
                 self.buckets = Buckets.of(self.share, self.steps, self.mesh, plan.seed, epoch, plan.length_buckets)
-            padded = [shard.padded_to(level) for level in self.buckets.levels] if self.buckets else [shard]
-            batches = [abstract_rows(each, self.steps.rows, self.mesh) for each in padded]
-            if own_rows:
-                batches = [jax.tree.map(lambda part: _beside(part, len(self.plans)), batch) for batch in batches]
-            clock = (self.recorder.stamp, self.sampled_every) if self.sampled_every else None
-            updates = self._updates()
-            self.updates = updates or self.steps.count
-            program = program_of(plan, self.steps.count, self.mesh, updates, self.at.epoch)
-            settings = [Settings.of(Optimizer.of(each.optimizer), each.step_size, each.seed) for each in self.plans]
-            self.settings = _stack(settings) if self.several else settings[0]
-            self.programs = [
-                compiled_step(program, self.state, self.settings, batch, clock, self.several, own_rows)
-                for batch in batches
-            ]
-            on_cpu = self.mesh.devices.flat[0].platform == "cpu"
-            self.waits = on_cpu and max(map(_temporary_bytes, self.programs)) > OVERLAP_BYTES
-            if self.validation_steps and not self.validate:
-                batch = abstract_rows(self.validation.shards[0], self.validation_steps.rows, self.mesh)
-                self.validate = compiled_validation(program, self.state.weights, batch, self.several)
+            if self.sampled_every:
+                clock = (self.recorder.stamp, self.sampled_every)
+            of_phase = (self.plans, self.at.epoch, shares, steps, self.buckets, self.state, clock, self.mesh)
+            compiled = compile_phase(*of_phase)
             if self.logs.active:
                 self.logs.watch(self.network)
-                self.logs.compile(self.kept.of(self.state), shard.take(np.zeros(0, np.int64), self.steps.rows))
+                self.logs.compile(self.watch.kept.of(self.state), shard.take(np.zeros(0, np.int64), self.steps.rows))
         if self.mesh.size > 1:
             meet(self.mesh)  # lest a worker that was sooner take the others' compiling for a slow first step
+        return compiled
 
     def _begin_phase(self) -> None:
         """Compile what the next epoch needs, unless it is there, and go on with the layers that learn in it."""
         network, started = self.plan.network_at(self.at.epoch), time.perf_counter()
-        if self.programs and network == self.network:
+        if self.compiled and network == self.network:
             return
         if network != self.network:
             with self.recorder.span("compile"), kept_by_every_process():
-                fresh = self._state_at(self.plan, self.kept.of(self.state), self.at.epoch)
+                fresh = self._state_at(self.plan, self.watch.kept.of(self.state), self.at.epoch)
                 self.state = carried(self.state, fresh, self.exchange, self.network, network, self.mesh)
             self.network = network
-        self._compile()
+        self.compiled = self._compile()
         self.pieces.hold()
         seconds = time.perf_counter() - started
-        self.compile_seconds, self.began = self.compile_seconds + seconds, self.began + seconds  # none of training
-
-    def _updates(self) -> int | None:
-        """Of an epoch, by the lengths of the first, where a step takes one for each segment of its rows."""
-        if not self.plan.segments:
-            return None
-        assert self.buckets is not None
-        epoch = 0 if self.plan.shuffle else None
-        arrangement = self.buckets.arrange(self.share, self.steps, self.mesh, self.plan.seed, epoch)
-        longest = np.array([max(level.values()) for level in self.buckets.levels])[arrangement.levels]
-        return int((-(-longest // self.plan.segments[0])).sum())
+        self.compile_seconds += seconds
+        self.watch.leave_out(seconds)
 
     def _train_epoch(self) -> None:
-        plan, epoch = self.plan, self.at.epoch
+        plan, epoch, compiled = self.plan, self.at.epoch, self.compiled
+        assert compiled is not None
         sums = np.zeros((len(self.plans), self.objective.size)) if self.several else self.at.sums
         before = (self.at.step, sums, self.at.epoch_seconds)
         meter = Meter(epoch, plan.epochs, self.rows, self.steps.count, self.report, self.objective, *before)
@@ -273,15 +237,15 @@ class _Group:
                 if self.sampled_every and is_sampled(number, self.sampled_every):
                     self.recorder.placed(epoch, number, asked)
                 last = self.at.step + 1 == self.steps.count
-                weights_before = self.kept.of(self.state) if last and self.logs.active else None
-                advance = self.programs[arranged[1].levels[self.at.step] if arranged else 0]
-                self.state, totals = advance(self.state, self.settings, placed)
-                if self.waits:
+                weights_before = self.watch.kept.of(self.state) if last and self.logs.active else None
+                advance = compiled.steps[arranged[1].levels[self.at.step] if arranged else 0]
+                self.state, totals = advance(self.state, compiled.settings, placed)
+                if compiled.waits:
                     jax.block_until_ready(totals)
                 self.at.step += 1
                 for read in meter.add(totals):
-                    self._note_divergence(*read)
-                self._note_lateness()
+                    self.watch.see_totals(*read)
+                self.watch.see_time()
                 if self.logs.due(number + 1):
                     self.logs.scalars(number + 1, meter.numbers())
                 if not last:
@@ -293,7 +257,7 @@ class _Group:
         self._close_epoch(meter, weights_before, placed)
 
     def _close_epoch(self, meter: Meter, before: Weights | None, placed: Any) -> None:
-        plan, whole = self.plan, self.at.step == self.steps.count
+        """Validate, and tell of the epoch, of which `before` and `placed` are the last step's weights and rows."""
         means, seconds = meter.means(), meter.seconds()
         held_out, validating = self._validate()
         rows = self.rows * self.at.step // self.steps.count
@@ -310,25 +274,26 @@ class _Group:
         number = self.at.epoch * self.steps.count + self.at.step
         if before is not None:
             last_rows = jax.tree.map(lambda part: np.asarray(part.addressable_data(0)), placed)
-            self.logs.epoch(number, record._asdict(), before, self.kept.of(self.state), last_rows)
-        improved = not self.stopper and _is_best(self.at.history)
-        if whole:
-            stopper, window = self.stopper, meter.sums - self.at.checked
+            self.logs.epoch(number, record._asdict(), before, self.watch.kept.of(self.state), last_rows)
+        self._end_epoch(meter, held_out[0], seconds, number)
+
+    def _end_epoch(self, meter: Meter, held_out: Means | None, seconds: float, number: int) -> None:
+        """Checks and a checkpoint that are due after an epoch, or after its last step before the run was stopped."""
+        plan, stopper, improved = self.plan, self.stopper, not self.stopper and _is_best(self.at.history)
+        if self.at.step == self.steps.count:
+            window = meter.sums - self.at.checked
             in_steps = stopper is not None and stopper.due(self.at.step, self.steps.count)
             self.at.epoch, self.at.step, self.at.epoch_seconds = self.at.epoch + 1, 0, 0.0
-            self._keep_good()
+            self.watch.see_weights(self.state)
             self.at.sums, self.at.checked = self.nothing, self.nothing
             if stopper and not self.at.stopped and (in_steps or stopper.due_after(self.at.epoch)):
-                seen = held_out[0] if stopper.plan.validates else means_of(window, self.objective)
+                seen = held_out if stopper.plan.validates else means_of(window, self.objective)
                 assert seen is not None
-                improved = self._check(stopper.watched(seen))
-            previous = self.at.history[-2].loss if len(self.at.history) > 1 else None
-            fell = math.inf if previous is None else previous - record.loss
-            if plan.tol and previous is not None and fell < plan.tol * abs(previous) and not self.at.stopped:
-                self.at.stopped = f"the objective fell by less than tol {plan.tol:g} of itself in epoch {self.at.epoch}"
+                improved = self.watch.check(stopper.watched(seen), self.state)
+            self.watch.see_fall()
         else:
             self.at.sums, self.at.epoch_seconds = meter.sums.tolist(), seconds
-        kept, done = None if self.diverged else plan.checkpoints, self.at.stopped or self.at.epoch == plan.epochs
+        kept, done = None if self.watch.diverged else plan.checkpoints, self.at.stopped or self.at.epoch == plan.epochs
         if kept and (done or (self.at.epoch if kept.unit == "epoch" else number) % kept.every == 0):
             self._save(improved)
 
@@ -339,12 +304,10 @@ class _Group:
             self._flush(meter)
             window = meter.sums - self.at.checked
             self.at.checked = meter.sums.tolist()
-            if stopper.plan.validates and not self.at.stopped:
-                (means,), _ = self._validate()
-                assert means is not None
-                improved = self._check(stopper.watched(means))
-            elif not self.at.stopped:
-                improved = self._check(stopper.watched(means_of(window, self.objective)))
+            if not self.at.stopped:
+                seen = self._validate()[0][0] if stopper.plan.validates else means_of(window, self.objective)
+                assert seen is not None
+                improved = self.watch.check(stopper.watched(seen), self.state)
         if kept and kept.unit == "step" and number % kept.every == 0 and not self.at.stopped:
             self._flush(meter)
             self.at.sums, self.at.epoch_seconds = meter.sums.tolist(), meter.seconds()
@@ -352,60 +315,13 @@ class _Group:
 
     def _flush(self, meter: Meter) -> None:
         for read in meter.flush():
-            self._note_divergence(*read)
-
-    def _check(self, value: float | None) -> bool:
-        """Whether it is the best so far, whose weights are then kept."""
-        assert self.stopper is not None and value is not None
-        improved = self.stopper.check(self.at.epoch, self.at.step, value)
-        if improved and self.stopper.plan.restore_best:
-            self.kept.best = self.kept.of(self.state)
-        self.at.stopped = self.at.stopped or self.stopper.reason()
-        return improved
-
-    def _note_divergence(self, step: int, totals: Array) -> None:
-        """Look at the totals of a step, which is done."""
-        if self.several:
-            self.finite &= np.isfinite(totals[:, 0])
-            return
-        if totals[2] == 0:  # of an exchange that holds its totals back; NaN is no weight that one could miss
-            return
-        loss, bound = float(totals[0] / totals[2]), self.stopper.plan.max_loss if self.stopper else None
-        if reason := diverged(self.at.epoch, step, loss, math.inf if bound is None else bound):
-            self.overflowed = self.overflowed or (not self.diverged and not math.isfinite(loss))
-            self.at.stopped, self.diverged = self.at.stopped or reason, True
-
-    def _keep_good(self) -> None:
-        """Keep the weights after an epoch, when workers hold equal ones, unless it led them astray."""
-        if self.several:
-            return
-        # Its last step may have led them astray, whose loss was of those before.
-        if not self.diverged and not are_finite(of_first_worker(self.state.weights)):
-            self.diverged = self.overflowed = True
-            self.at.stopped = self.at.stopped or (
-                f"the weights were not finite after epoch {self.at.epoch}; try a smaller step size or clip_norm"
-            )
-        if not self.diverged:
-            self.kept.keep(self.at.epoch, self.state)
-
-    def _note_lateness(self) -> None:
-        """Stop all workers at the same step once one of them finds that time is up; votes are read two steps late."""
-        if not self.stopper or self.stopper.plan.max_seconds is None:
-            return
-        vote = self.stopper.late(self._seconds())
-        votes = self.votes
-        votes.append(summed(np.full(local_workers(self.mesh), vote, np.int32), self.mesh))
-        if len(votes) > 2 and int(np.asarray(votes.popleft().addressable_data(0))) and not self.at.stopped:
-            self.at.late = True
-            self.at.stopped = f"max_seconds {self.stopper.plan.max_seconds:g} of training have passed"
-
-    def _seconds(self) -> float:
-        return self.earlier + time.perf_counter() - self.began
+            self.watch.see_totals(*read)
 
     def _validate(self) -> tuple[list[Means | None], float]:
         """Every run's means on the validation rows, if there are any, and the seconds that took."""
         if not self.validation_steps:
             return [None] * len(self.plans), 0.0
+        assert self.compiled is not None
         rows, size = sum(self.validation.lengths), self.objective.size
         sums = np.zeros((len(self.plans), size) if self.several else size)
         count = self.validation_steps.count
@@ -413,7 +329,7 @@ class _Group:
         with self.recorder.span("validation", epoch=self.at.epoch, rows=rows):
             with closing(feed([self.plan], self.validation, self.validation_steps, self.mesh, None)) as placed_batches:
                 for placed in placed_batches:
-                    meter.add(self.validate(self.state.weights, placed))
+                    meter.add(self.compiled.validation(self.state.weights, placed))
             meter.flush()
         return list(meter.means()), meter.seconds()
 
@@ -428,25 +344,19 @@ class _Group:
         self.at = at
         phase = at.epoch if at.step else max(0, at.epoch - 1)  # of the last step: the next phase begins with an epoch
         if (network := self.plan.network_at(phase)) != self.network:
-            weights = self.kept.of(self.state)
+            weights = self.watch.kept.of(self.state)
             self.state, self.network = replicate(self._state_at(self.plan, weights, phase), self.mesh), network
-        self.state, self.kept.best = from_arrays(arrays, self.state, self.share.first, self.mesh)
+        self.state, best = from_arrays(arrays, self.state, self.share.first, self.mesh)
         self.resumed = [at.epoch, at.step]
-        self.earlier = at.seconds
-        if self.stopper and at.stopper:
-            self.stopper.restore(at.stopper)
-            if at.late and not self.stopper.late(at.seconds):  # it is given more time than before
-                at.stopped, at.late = None, False
-                if at.step:
-                    at.history.pop()
+        self.watch.resume(at, best)
 
     def _save(self, improved: bool) -> None:
         at = self.at
-        at.seconds, at.stopper = self._seconds(), self.stopper.to_json() if self.stopper else None
+        at.seconds, at.stopper = self.watch.seconds(), self.stopper.to_json() if self.stopper else None
         assert self.folder is not None
         with self.recorder.span("checkpoint", epoch=at.epoch) as facts:
-            held = self.kept.of(self.state) if self.leads else None
-            arrays = to_arrays(self.state, held, self.kept.best, self.exchange, self.mesh)
+            held = self.watch.kept.of(self.state) if self.leads else None
+            arrays = to_arrays(self.state, held, self.watch.kept.best, self.exchange, self.mesh)
             facts["bytes"] = sum(array.nbytes for array in arrays.values())
             self.folder.write(at, at.epoch * self.steps.count + at.step, arrays, improved)
 
@@ -457,8 +367,10 @@ class _Group:
         schedule, steps = Schedule.of(self.optimizer.schedule), self.steps.count
 
         def rate(step: int) -> float:
-            factors = schedule.factors(self.updates * plan.epochs, self.updates)
-            return plan.step_size * float(factors(step * self.updates // steps))
+            assert self.compiled is not None
+            updates = self.compiled.updates
+            factors = schedule.factors(updates * plan.epochs, updates)
+            return plan.step_size * float(factors(step * updates // steps))
 
         first = self.at.epoch * self.steps.count + self.at.step
         return LogWriter(
@@ -472,28 +384,13 @@ class _Group:
         )
 
     def _result(self) -> Result:
+        weights, notes, failure = self.watch.ending(self.state)
         if self.folder:
             self.folder.close()
-            self.notes += self.folder.notes
-        stopper, failure = self.stopper, None
-        which = ""
-        if stopper and stopper.plan.restore_best and self.kept.best is not None:
-            weights, which = self.kept.best, "those of the best check"
-        elif self.diverged:
-            epochs, weights = self.kept.epochs, self.kept.weights
-            if self.overflowed and not epochs:
-                failure = (
-                    f"No epoch of this fit stayed finite with step size {self.plan.step_size:g}: "
-                    f"{str(self.at.stopped).partition(';')[0]}; standardize the features (StandardScaler, or "
-                    "Standardize as the first layer), lower the step size, or set clip_norm of the optimizer."
-                )
-            which = f"those after epoch {epochs}" if epochs else "the initial ones"
-        else:
-            weights = self.kept.of(self.state)
-        if self.diverged:
-            self.notes.append(f"Training stopped: {self.at.stopped}. The model's weights are {which}.")
-        else:
-            self.notes += _without_labels(self.at.history)
+            notes = self.folder.notes + notes
+        if not self.watch.diverged:
+            notes += _without_labels(self.at.history)
+        stopper = self.stopper
         return Result(
             weights,
             self.at.history,
@@ -503,20 +400,20 @@ class _Group:
             best=stopper.best if stopper else None,
             checks=stopper.checks if stopper else [],
             resumed=self.resumed,
-            notes=self.notes,
+            notes=notes,
             failure=failure,
-            programs=len(self.programs),
+            programs=len(self.compiled.steps) if self.compiled else 0,
             fill=self.fill,
         )
 
     def _results_of_several(self) -> list[Result | None]:
-        weights, stopped = self.kept.of(self.state), f"all {len(self.records)} epochs are done"
+        weights, stopped = self.watch.kept.of(self.state), f"all {len(self.records)} epochs are done"
         each = [jax.tree.map(itemgetter(run), weights) for run in range(len(self.plans))]
         return [
             Result(own, list(history), self.compile_seconds, stop_reason=stopped, notes=_without_labels(history))
             if good and are_finite(own)
             else None
-            for own, good, history in zip(each, self.finite, zip(*self.records, strict=True), strict=True)
+            for own, good, history in zip(each, self.watch.finite, zip(*self.records, strict=True), strict=True)
         ]
 
     def _events(self) -> list[dict[str, Any]]:
@@ -552,16 +449,3 @@ def _is_best(history: list[Epoch]) -> bool:
     """Whether the last epoch has the lowest loss of all: on validation rows if there are any, else in training."""
     losses = [epoch.loss if epoch.validation_loss is None else epoch.validation_loss for epoch in history]
     return all(losses[-1] < loss for loss in losses[:-1])
-
-
-def _stack(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
-
-
-def _beside(part: jax.ShapeDtypeStruct, runs: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((part.shape[0], runs, *part.shape[1:]), part.dtype, sharding=part.sharding)
-
-
-def _temporary_bytes(program: Any) -> int:
-    """What a compiled program takes besides its arguments and results."""
-    return int(program.memory_analysis().temp_size_in_bytes)

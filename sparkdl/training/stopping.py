@@ -6,9 +6,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
-import numpy as np
-
 from sparkdl.objective import Objective
 from sparkdl.specs import Spec, check_integers, check_range
 from sparkdl.training.records.meter import Means
@@ -204,11 +201,6 @@ def diverged(epoch: int, step: int, loss: float, bound: float = math.inf) -> str
         return None
     limit = f", above {bound:g}" if math.isfinite(loss) else ""
     return f"the loss was {loss:g}{limit} at step {step} of epoch {epoch + 1}; try a smaller step size or clip_norm"
-
-
-def are_finite(weights: Any) -> bool:
-    """Whether all arrays of a tree hold finite numbers only."""
-    return all(np.isfinite(array).all() for array in jax.tree.leaves(weights))
 
 
 def _moment(epoch: int, step: int, value: float) -> str:

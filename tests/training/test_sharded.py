@@ -88,7 +88,7 @@ def test_runs_of_a_grid_come_to_what_each_comes_to_alone(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("workers", [2, 3])
 def test_each_worker_holds_its_part_of_the_optimizers_state(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[State] = []
-    monkeypatch.setattr("sparkdl.training.loop._Group._keep_good", lambda run: held.append(run.state))
+    monkeypatch.setattr("sparkdl.training.watch.Watch.see_weights", lambda watch, state: held.append(state))
     trained(replace(PLAN, optimizer=Adam(), epochs=1), (24,) + (0,) * (workers - 1))
     numbers = [leaf.addressable_shards[0].data.size for leaf in jax.tree.leaves(held[0].optimizer)]
     part = sum(-(-size // workers) for size in SIZES)
