@@ -61,8 +61,8 @@ class Composite(Layer):
 
     weights  {name of the child: its weights} for the children that have weights
 
-    A frozen composite (trainable=False) holds frozen layers. One that reads several arrays, `entries` of them, is given
-    a tuple as x; one with several `exits` puts out a tuple.
+    A frozen composite (trainable=False) holds frozen layers, so `children` hands `trainable` on. One that reads several
+    arrays, `entries` of them, is given a tuple as x; one with several `exits` puts out a tuple.
     """
 
     def __post_init__(self) -> None:
@@ -229,7 +229,13 @@ class Composite(Layer):
             for index, child in enumerate(self.children)
             if child in self.owners
         }
-        return {key: weights for key, weights in own.items() if weights}
+        weights = {key: weights for key, weights in own.items() if weights}
+        if not self.trainable and (learns := self.learned(weights)):
+            raise ValueError(
+                f"Children of {type(self).__name__}(trainable=False) must be frozen with it, but "
+                f"{next(iter(learns))!r} learns; have `children` give its layers trainable=self.trainable."
+            )
+        return weights
 
     @jitted
     def forward(self, weights: Weights, x: Any) -> Any:

@@ -192,3 +192,9 @@ def test_penalties_and_frozen_blocks() -> None:
 def test_what_does_not_fit_is_named(make: Callable[[], Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+def test_a_frozen_one_whose_children_learn_is_refused() -> None:
+    network = Network([Crossed(), Dense(2)], input_shape=(4,)).frozen("crossed_0")
+    with pytest.raises(ValueError, match=r"^Children of Crossed\(trainable=False\) .* 'first' learns; have `children`"):
+        network.init(0)
