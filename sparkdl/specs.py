@@ -320,7 +320,8 @@ def _unknown(cls: type[Spec], value: Any) -> ValueError:
     )
     meant = spec_meant(text) if isinstance(value, str) else ""
     called = f", which is called {meant!r} here" if any(bare(meant) == name.lower() for name in names) else ""
-    return ValueError(f"{cls.__name__} is expected, received {value!r}{called}; choose one of {', '.join(names)}.")
+    remedy = f"choose one of {', '.join(names)}" if names else f"write {cls.__name__}(...)"
+    return ValueError(f"{cls.__name__} is expected, received {value!r}{called}; {remedy}.")
 
 
 def _is_base(found: type[Spec], family: type[Spec]) -> bool:

@@ -19,6 +19,7 @@ from sparkdl.schedules import ConstantSchedule, CosineDecay, Schedule
 from sparkdl.specs import Spec
 from sparkdl.synonyms import SPECS as SPECS_ELSEWHERE
 from sparkdl.synonyms import spec_meant
+from sparkdl.training import EarlyStopping
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ def test_of_accepts_what_users_write(family: type[Spec], name: Any, spec: Spec) 
         (Optimizer, "he_normal", "Optimizer is expected, received 'he_normal'"),
         (Optimizer, HeNormal(), r"Optimizer is expected, received HeNormal\(\)"),
         (Optimizer, 3, "Optimizer is expected, received 3"),
+        (EarlyStopping, "loss", r"EarlyStopping is expected, received 'loss'; write EarlyStopping\(\.\.\.\)\."),
         (Initializer, "constant", r"'constant' needs arguments: .*value.*; write Constant\(\.\.\.\)"),
         (Layer, "elsewhere.Gate", "'Gate' is defined in module 'elsewhere', which is not imported; import it first"),
         (Optimizer, "{", "Optimizer is read from JSON, but this is not JSON"),
