@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature as signature_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +136,10 @@ def log_model(model: Any, name: str = "model", registered_model_name: str | None
     ImportError
         MLflow is missing.
     """
-    flavor = sys.modules[__name__]
-    return _mlflow().models.Model.log(
-        artifact_path=name, flavor=flavor, registered_model_name=registered_model_name, model=model, **options
-    )
+    log, flavor = _mlflow().models.Model.log, sys.modules[__name__]
+    since_3 = "name" in signature_of(log).parameters  # MLflow 3 warns of artifact_path, which MLflow 2 knows alone
+    named = {"artifact_path": None, "name": name} if since_3 else {"artifact_path": name}
+    return log(**named, flavor=flavor, registered_model_name=registered_model_name, model=model, **options)
 
 
 def load_model(model_uri: str, **options: Any) -> Predictor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import warnings
@@ -81,10 +82,14 @@ print(model.predict(pd.DataFrame({"features": [[1.0, 2.0, 3.0, 4.0]]}))["predict
 """
 
 
-def test_the_flavor_scores_frames_without_spark(rows: DataFrame, tmp_path: Path) -> None:
+def test_the_flavor_scores_frames_without_spark(
+    rows: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     model = a_model()
-    with mlflow.start_run():
+    monkeypatch.setattr(logging.getLogger("mlflow"), "propagate", True)
+    with mlflow.start_run(), caplog.at_level("WARNING"):
         logged = mlflow_flavor.log_model(PipelineModel(stages=[model]), "model")
+    assert [record.message for record in caplog.records if "deprecated" in record.message] == []
     frame = pd.DataFrame({"features": list(FEATURES.astype(float))}, index=range(7, 31))
     found = mlflow.pyfunc.load_model(logged.model_uri).predict(frame)
     assert list(found.columns) == ["rawPrediction", "probability", "prediction"]
