@@ -79,9 +79,9 @@ def predict_files(
     Raises
     ------
     ValueError
-        A name ends otherwise, files differ in their columns or in types that do not go together, a column is missing,
-        one of CSV is to be numbers and is not, or could be strings or numbers, or a row cannot be used and the model's
-        handleInvalid is "error".
+        A name ends otherwise, `output` is a folder, files differ in their columns or in types that do not go together,
+        a column is missing, one of CSV is to be numbers and is not, or could be strings or numbers, or a row cannot be
+        used and the model's handleInvalid is "error".
     OSError
         A file cannot be read or written.
 
@@ -93,6 +93,9 @@ def predict_files(
     a column for these that looks like numbers is refused until `strings` or `numbers` names it.
     """
     kind = format_of(output, ("parquet", "csv"))
+    filesystem, path = open_filesystem(output)
+    if filesystem.get_file_info(path).type == fs.FileType.Directory:
+        raise ValueError(f"output must name a file, received {output!r}, which is a folder; name a file in it.")
     saved = read_model(model)
     predictor = Predictor(saved, device=device)
     told = Told.of(saved.reading.layouts(saved.network).values(), strings, numbers)
@@ -104,11 +107,10 @@ def predict_files(
     there = [*names, *predictor.columns]
     kept = there if columns is None else list(columns)
     if missing := [name for name in (*kept, *predictor.inputs) if name not in there]:
-        raise ValueError(f"column {missing[0]!r} is not there; the columns are {', '.join(there)}.")
+        raise ValueError(f"column {missing[0]!r} is not there; the columns are {', '.join(dict.fromkeys(there))}.")
     read = [name for name in names if name in {*kept, *predictor.inputs}]
     schema = common_schema(files, None if columns is None else read, told)
     total, written = sum(file.rows.count_rows() for file in files), 0
-    filesystem, path = open_filesystem(output)
     temporary = f"{path}.part"
     try:
         with (

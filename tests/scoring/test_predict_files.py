@@ -84,6 +84,11 @@ REFUSED = {
     ),
     "lists": ([SAVED, "rows.parquet", "-o", "out.csv"], "column 'features' holds lists or structs, which CSV cannot"),
     "a bad row": ([SAVED, "bad.parquet", "-o", "out.parquet"], "featuresCol 'features' must hold 4 values a row"),
+    "a column that is there and is added": (
+        [SAVED, "scored.parquet", "-o", "out.parquet", "-c", "label"],
+        "the columns are id, features, prediction, rawPrediction, chances.",
+    ),
+    "a folder": ([SAVED, "rows.parquet", "-o", "some.csv"], "output must name a file, received 'some.csv', which is a"),
     "there": ([SAVED, "scored.parquet", "-o", "out.parquet"], "Output column 'prediction' exists already"),
 }
 
@@ -95,13 +100,14 @@ def test_what_goes_wrong_is_a_sentence_and_leaves_no_file(
     monkeypatch.chdir(tmp_path)
     parquet.write_table(pa.table({"features": [[1.0] * 4, [1.0]]}), "bad.parquet")
     parquet.write_table(ROWS.append_column("prediction", ROWS["id"]), "scored.parquet")
+    Path("some.csv").mkdir()
     arguments, message = REFUSED[name]
     assert predict.main(arguments) == 2
     told = capsys.readouterr().err
     assert told.startswith("python -m sparkdl.predict: ")
     assert message in told
     assert told.count("\n") == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"rows.parquet", "bad.parquet", "scored.parquet"}
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.parquet", "bad.parquet", "scored.parquet", "some.csv"}
 
 
 def test_it_is_a_program(tmp_path: Path) -> None:
