@@ -23,6 +23,7 @@ from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
 from sparkdl.layers.causal import first_steps, from_steps
 from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.convolution import Conv
+from sparkdl.layers.normalization import wide
 from sparkdl.layers.ragged import Ragged
 from sparkdl.layers.row_parts import parts_of, sum_parts
 from sparkdl.layers.windows import Padding, Windows, check_windows, per_axis
@@ -122,9 +123,10 @@ class DepthwiseConv(KernelLayer):
 
     def _shifted(self, kernel: Array, x: Array) -> Array:
         """y without the bias: what each position of the windows reads, times that position of the kernel."""
-        flat, positions = kernel.reshape(-1, kernel.shape[-1]), enumerate(self._positions(x.shape, self._padded(x)))
-        terms = (rows * jnp.expand_dims(flat[at], range(x.ndim - 1)) for at, rows in positions)
-        return sum(terms, jnp.zeros((), x.dtype))
+        flat = wide(kernel).reshape(-1, kernel.shape[-1])
+        positions = enumerate(self._positions(x.shape, self._padded(x)))
+        terms = (wide(rows) * jnp.expand_dims(flat[at], range(x.ndim - 1)) for at, rows in positions)
+        return sum(terms, jnp.zeros((), flat.dtype)).astype(x.dtype)
 
     def _shifted_back(self, kernel: Array, inputs: Shape, dy: Array) -> Array:
         """dx: dy, apart by the strides, shifted the other way."""
@@ -134,13 +136,15 @@ class DepthwiseConv(KernelLayer):
             for inputs, outputs, stride, extent, (low, _) in windows.axes()
         ]
         dy = lax.pad(dy, jnp.zeros((), dy.dtype), [(0, 0, 0), *room, (0, 0, 0)])
-        dx = jnp.zeros((), dy.dtype)
+        kernel = wide(kernel)
+        dx = jnp.zeros((), kernel.dtype)
         for at in product(*map(range, windows.size)):
             starts = [e - 1 - k * d for e, k, d in zip(windows.extent, at, windows.dilation, strict=True)]
             stops = [start + n for start, n in zip(starts, inputs, strict=True)]
             rows = lax.slice(dy, [0, *starts, 0], [len(dy), *stops, dy.shape[-1]])
-            dx = dx + rows * jnp.expand_dims(kernel[(*at, 0)], range(dy.ndim - 1))
-        return dx.reshape(*dx.shape[:-1], -1, self.multiplier).sum(axis=-1) if self.multiplier > 1 else dx
+            dx = dx + wide(rows) * jnp.expand_dims(kernel[(*at, 0)], range(dy.ndim - 1))
+        dx = dx.reshape(*dx.shape[:-1], -1, self.multiplier).sum(axis=-1) if self.multiplier > 1 else dx
+        return dx.astype(dy.dtype)
 
     def _shifted_products(self, shape: Shape, padded: Sequence[Array], dy: Sequence[Array]) -> Array:
         """dkernel of some rows in blocks, from x's shape and those padded.

@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
+from sparkdl.layers.normalization import wide
 from sparkdl.layers.windows import Padding, Windows, check_windows
 
 
@@ -83,11 +84,12 @@ def hand_to_inputs(windows: Windows, dy: Array, winner: Array | None = None) -> 
         return jnp.expand_dims(array[:, *here], range(2, 2 + 2 * len(tiles), 2))
 
     dy, winner = reaching(dy), winner if winner is None else reaching(winner)
-    dx = jnp.zeros((), dy.dtype)
+    dx = wide(jnp.zeros((), dy.dtype))
     for steps in product(*(range(far + 1) for far in furthest)):
         position = positions(windows, steps)
         takes = position >= 0 if winner is None else back(winner, steps) == position.astype(winner.dtype)
-        dx += jnp.where(takes, back(dy, steps), jnp.zeros((), dy.dtype))
+        dx += wide(jnp.where(takes, back(dy, steps), jnp.zeros((), dy.dtype)))
+    dx = dx.astype(dy.dtype)
     padded = (stride * tile for stride, tile in zip(windows.strides, tiles, strict=True))
     dx = dx.reshape(dy.shape[0], *padded, dy.shape[-1])
     return dx[:, *(slice(low, low + n) for n, _, _, _, (low, _) in windows.axes())]
@@ -174,7 +176,9 @@ class AvgPool(_Pool):
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
         windows = self._windows(x.shape[1:-1])
-        return sum(covered(windows, x, 0.0)) / self._counts(windows, x.dtype)
+        zero = wide(jnp.zeros((), x.dtype))
+        sums = sum(map(wide, covered(windows, x, 0.0)), zero)  # bfloat16 cannot count: 256 + 1 is 256
+        return (sums / self._counts(windows, sums.dtype)).astype(x.dtype)
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:

@@ -104,6 +104,23 @@ def test_a_local_convolution_has_a_kernel_at_every_window() -> None:
     assert np.std(kernel) == pytest.approx(np.sqrt(2 / 8), rel=0.25)  # He: of a window's inputs
 
 
+def test_a_depthwise_convolution_of_bfloat16_rounds_its_sums_once() -> None:
+    random, layer = np.random.default_rng(3), DepthwiseConv(48, padding="full", bias=False)
+    x, kernel, dy = (
+        jnp.asarray(random.uniform(1, 2, shape), jnp.bfloat16) for shape in ((2, 6, 3), (48, 1, 3), (2, 53, 3))
+    )
+    y = layer.forward({"kernel": kernel}, x)
+    dx = layer.delta({"kernel": kernel}, x, y, dy)
+    rows, taps, slopes = (np.asarray(array, np.float64) for array in (x, kernel[:, 0], dy))
+    expected = np.zeros((2, 53, 3))
+    for at in range(6):
+        expected[:, at : at + 48] += rows[:, at, None] * taps[::-1]
+    expected_dx = np.stack([(slopes[:, at : at + 48] * taps[::-1]).sum(axis=1) for at in range(6)], axis=1)
+    assert y.dtype == dx.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.asarray(y, np.float64), expected, rtol=2**-8)
+    np.testing.assert_allclose(np.asarray(dx, np.float64), expected_dx, rtol=2**-8)
+
+
 @pytest.mark.parametrize(("method", "theirs"), [("nearest", "nearest"), ("linear", "bilinear")])
 def test_more_positions_are_pytorchs(method: str, theirs: str) -> None:
     torch = pytest.importorskip("torch")

@@ -98,6 +98,23 @@ def test_a_nan_is_not_hidden_by_a_larger_number(layer: Layer, place: int) -> Non
     assert jnp.isnan(y).any()
 
 
+def test_sums_over_windows_of_bfloat16_are_rounded_once() -> None:
+    values = jnp.asarray(np.random.default_rng(0).uniform(1, 2, (2, 150, 2)), jnp.bfloat16)
+    exact, averaged = np.asarray(values, np.float64), AvgPool(50).forward({}, values)
+    assert averaged.dtype == jnp.bfloat16
+    expected = exact.reshape(2, 3, 50, 2).mean(axis=2)
+    np.testing.assert_allclose(np.asarray(averaged, np.float64), expected, rtol=2**-8)
+
+    spread = AvgPool(50, 1, "full", count_padding=True)  # every position is in 50 windows
+    y = spread.forward({}, values[:, :9])
+    dy = jnp.asarray(np.random.default_rng(1).uniform(1, 2, y.shape), jnp.bfloat16)
+    shares = np.asarray(dy / jnp.asarray(50, jnp.bfloat16), np.float64)
+    dx = spread.delta({}, values[:, :9], y, dy)
+    assert dx.dtype == jnp.bfloat16
+    expected = np.stack([shares[:, at : at + 50].sum(axis=1) for at in range(9)], axis=1)
+    np.testing.assert_allclose(np.asarray(dx, np.float64), expected, rtol=2**-8)
+
+
 @pytest.mark.parametrize("layer", [MaxPool(3, 2, "same"), AvgPool(3, 2, "same")], ids=str)
 def test_delta_neither_scatters_nor_reduces_windows(layer: Layer) -> None:
     x, y = (jax.ShapeDtypeStruct((2, *shape), "float32") for shape in ((8, 8, 2), layer.output_shape((8, 8, 2))))
