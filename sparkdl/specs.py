@@ -305,6 +305,11 @@ def is_integer(value: Any, least: float = -math.inf, most: float = math.inf) -> 
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(least <= value <= most)
 
 
+def is_number(value: Any, least: float = -math.inf) -> TypeGuard[float]:
+    """Whether it is a finite number of Python, of at least `least`; True and False are none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least
+
+
 class MissingClass(ValueError):
     """JSON names a class of a user's own that is not there."""
 

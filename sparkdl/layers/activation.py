@@ -11,6 +11,7 @@ from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import along_channels, check_channels
+from sparkdl.specs import is_number
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class LeakyRelu(Activation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not math.isfinite(self.slope):
-            raise ValueError(f"slope of LeakyRelu must be a finite number, received {self.slope}; 0.01 is usual.")
+        if not is_number(self.slope):
+            raise ValueError(f"slope of LeakyRelu must be a finite number, received {self.slope!r}; 0.01 is usual.")
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
@@ -93,8 +94,8 @@ class PRelu(Activation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not math.isfinite(self.initial):
-            raise ValueError(f"initial of PRelu must be a finite number, received {self.initial}; 0.25 is usual.")
+        if not is_number(self.initial):
+            raise ValueError(f"initial of PRelu must be a finite number, received {self.initial!r}; 0.25 is usual.")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         return check_channels(self, input_shape)
@@ -129,8 +130,10 @@ class Elu(Activation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.alpha < math.inf:
-            raise ValueError(f"alpha of Elu must be a finite number of at least 0, received {self.alpha}; 1 is usual.")
+        if not is_number(self.alpha, 0):
+            raise ValueError(
+                f"alpha of Elu must be a finite number of at least 0, received {self.alpha!r}; 1 is usual."
+            )
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:

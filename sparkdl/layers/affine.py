@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import along_channels, check_channels
+from sparkdl.specs import is_number
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,7 @@ class ByNumber(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = isinstance(self.number, (int, float)) and not isinstance(self.number, bool)
-        if not known or not math.isfinite(self.number):
+        if not is_number(self.number):
             raise ValueError(f"number of {type(self).__name__} must be a finite number, received {self.number!r}.")
 
     def output_shape(self, input_shape: Shape) -> Shape:

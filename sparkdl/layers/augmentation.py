@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from jax import lax
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.image import check_size, image_shape
+from sparkdl.specs import is_number
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class RandomInvert(ImageVariation):
     def __post_init__(self) -> None:
         super().__post_init__()
         ends = self.value_range
-        numbers = isinstance(ends, tuple) and len(ends) == 2 and all(isinstance(end, int | float) for end in ends)
-        if not (numbers and -math.inf < ends[0] < ends[1] < math.inf):
+        numbers = isinstance(ends, tuple) and len(ends) == 2 and all(map(is_number, ends))
+        if not (numbers and ends[0] < ends[1]):
             raise ValueError(
                 "value_range of RandomInvert must be two finite numbers, the smaller one first, received "
                 f"{ends!r}; bytes of images lie in (0, 255)."
@@ -167,9 +167,9 @@ class RandomBrightness(ImageVariation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.max_delta < math.inf:
+        if not is_number(self.max_delta, 0):
             raise ValueError(
-                f"max_delta of RandomBrightness must be a finite number of at least 0, received {self.max_delta}; "
+                f"max_delta of RandomBrightness must be a finite number of at least 0, received {self.max_delta!r}; "
                 "the change is drawn between -max_delta and max_delta."
             )
 
@@ -199,9 +199,9 @@ class RandomContrast(ImageVariation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.lower < self.upper < math.inf:
+        if not (is_number(self.lower, 0) and is_number(self.upper) and self.lower < self.upper):
             raise ValueError(
-                f"RandomContrast expects 0 <= lower < upper, received lower={self.lower}, upper={self.upper}; "
+                f"RandomContrast expects 0 <= lower < upper, received lower={self.lower!r}, upper={self.upper!r}; "
                 "RandomContrast(0.8, 1.2) changes the contrast by up to a fifth."
             )
 

@@ -11,6 +11,7 @@ from jax import lax
 
 from sparkdl.layers.base import Array, Context, Shape, Weights, jitted
 from sparkdl.layers.normalization import Standardization, along_channels, row_sums, wide
+from sparkdl.specs import is_number
 
 FAR = 25.0  # a square of a mean, in variances: up to it, sums of products as they are keep five of float32's digits
 
@@ -52,10 +53,10 @@ class BatchNorm(Standardization):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.momentum < 1:
+        if not (is_number(self.momentum, 0) and self.momentum < 1):
             raise ValueError(
                 f"momentum of BatchNorm, the share of the old average, must be at least 0 and below 1, "
-                f"received {self.momentum}; PyTorch's 0.1 is 0.9 here."
+                f"received {self.momentum!r}; PyTorch's 0.1 is 0.9 here."
             )
 
     def init(self, key: Array, input_shape: Shape) -> Weights:

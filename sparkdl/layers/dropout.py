@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.composite import Child, Composite
 from sparkdl.layers.ragged import values_of, with_values
-from sparkdl.specs import check_range
+from sparkdl.specs import check_range, is_number
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class DropConnect(Composite):
 
 def check_rate(layer: Any, dropped: str) -> None:
     """ValueError unless `rate` of the layer is a probability below 1."""
-    if isinstance(layer.rate, (str, bool)) or not 0 <= layer.rate < 1:
+    if not (is_number(layer.rate, 0) and layer.rate < 1):
         raise ValueError(
             f"rate of {type(layer).__name__}, the probability of dropping {dropped}, must be at least 0 and below 1, "
             f"received {layer.rate!r}; {type(layer).__name__}(0.5) drops half of them."

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
-from sparkdl.specs import is_integer
+from sparkdl.specs import is_integer, is_number
 
 
 def image_shape(layer: Layer, input_shape: Shape) -> Shape:
@@ -52,8 +52,8 @@ class Rescale(Layer):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("scale", "offset"):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} of Rescale must be a finite number, received {getattr(self, name)}.")
+            if not is_number(getattr(self, name)):
+                raise ValueError(f"{name} of Rescale must be a finite number, received {getattr(self, name)!r}.")
 
     def output_shape(self, input_shape: Shape) -> Shape:
         return input_shape

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
-from sparkdl.specs import check_integers, is_integer
+from sparkdl.specs import check_integers, is_integer, is_number
 
 
 def check_channels(layer: Layer, input_shape: Shape) -> Shape:
@@ -50,10 +50,10 @@ class LocalResponseNorm(Layer):
                 f"radius of LocalResponseNorm must be an integer of at least 0, received {self.radius!r}; "
                 "it counts the neighbouring channels on one side."
             )
-        if not (0 < self.bias < math.inf and 0 <= self.alpha < math.inf and 0 <= self.beta < math.inf):
+        if not (all(is_number(n, 0) for n in (self.bias, self.alpha, self.beta)) and self.bias):
             raise ValueError(
                 "LocalResponseNorm expects a positive bias, and alpha and beta of at least 0, "
-                f"received bias={self.bias}, alpha={self.alpha}, beta={self.beta}."
+                f"received bias={self.bias!r}, alpha={self.alpha!r}, beta={self.beta!r}."
             )
 
     def output_shape(self, input_shape: Shape) -> Shape:
@@ -122,9 +122,9 @@ class Standardization(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.epsilon < math.inf:
+        if not (is_number(self.epsilon, 0) and self.epsilon):
             raise ValueError(
-                f"epsilon of {type(self).__name__} must be a positive number, received {self.epsilon}; 1e-5 is usual."
+                f"epsilon of {type(self).__name__} must be a positive number, received {self.epsilon!r}; 1e-5 is usual."
             )
 
     def output_shape(self, input_shape: Shape) -> Shape:

@@ -11,7 +11,7 @@ from jax import lax
 
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import along_channels
-from sparkdl.specs import take_arrays
+from sparkdl.specs import is_number, take_arrays
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Normalization(Layer):
         for name, least in (("mean", -math.inf), ("variance", 0.0)):
             values = getattr(self, name)
             numbers = values if isinstance(values, tuple) else ()
-            if not numbers or not all(isinstance(n, (int, float)) and math.isfinite(n) and n >= least for n in numbers):
+            if not numbers or not all(is_number(n, least) for n in numbers):
                 words = "finite numbers of at least 0" if least == 0 else "finite numbers"
                 raise ValueError(f"{name} of Normalization must be {words}, one a column, received {values!r}.")
             object.__setattr__(self, name, tuple(map(float, numbers)))

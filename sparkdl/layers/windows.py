@@ -24,7 +24,7 @@ def check_windows(layer: Layer, padding: Padding, causal: bool = False, **counts
     causal : bool, default False
         Whether it may be "causal", too.
     **counts : int, tuple of int, or None
-        The fields that hold a positive integer for every spatial axis, or one for all axes.
+        The fields that hold a positive integer for every spatial axis, or one for all axes; None only by default.
 
     Raises
     ------
@@ -35,12 +35,13 @@ def check_windows(layer: Layer, padding: Padding, causal: bool = False, **counts
     for name, value in counts.items():
         entries = value if isinstance(value, tuple) else (value,)
         whole = all(is_integer(entry, 1) for entry in entries)
-        if value is not None and not (whole and 1 <= len(entries) <= 3):
+        left_out = value is None and getattr(type(layer), name, 0) is None  # its default
+        if not left_out and not (whole and 1 <= len(entries) <= 3):
             raise ValueError(
                 f"{name} of {owner} must be a positive integer or a tuple of one to three, received {value!r}."
             )
     named = padding in ("full", "same", "valid") or (causal and padding == "causal")
-    if not named and not (isinstance(padding, tuple) and all(map(_is_pair, padding))):
+    if not named and not (padding and isinstance(padding, tuple) and all(map(_is_pair, padding))):
         over_time = ", or 'causal' along a single one" if causal else ""
         raise ValueError(
             f"padding of {owner} must be 'full', 'same', 'valid' or a (low, high) pair for every spatial axis"
