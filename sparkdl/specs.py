@@ -276,7 +276,7 @@ def check_range(spec: Spec, interval: str, *names: str) -> None:
         value = getattr(spec, name)
         if value is None and getattr(type(spec), name, 0) is None:
             continue
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         at_bound = (value == low and interval[0] == "[") or (value == high and interval[-1] == "]")
         if not number or not (low < value < high or at_bound):
             raise ValueError(

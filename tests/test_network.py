@@ -35,6 +35,8 @@ from sparkdl.layers import (
     Relu,
     Rescale,
     Tanh,
+    TemporalConvNet,
+    TransformerEncoder,
     UpSample,
 )
 from sparkdl.specs import FORMAT
@@ -156,6 +158,16 @@ def test_layers_that_do_not_fit_are_named(layers: Any, input_shape: Any, message
 def test_arguments_of_any_layer_are_checked(make: Callable[[], Layer], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda rate: TemporalConvNet([2], dropout=rate), lambda rate: TransformerEncoder(2, 4, dropout=rate)]
+)
+def test_a_rate_may_be_a_number_of_numpy(make: Callable[[Any], Any]) -> None:
+    layer = make(np.float32(0.25))
+    assert layer == make(0.25) and type(layer.dropout) is float
+    with pytest.raises(ValueError, match=r"dropout of .* must be a number in \[0, 1\), received np.float32\(1.0\)"):
+        make(np.float32(1))
 
 
 @pytest.mark.parametrize("method", ["output_shape", "summary", "multiply_adds"])
