@@ -17,7 +17,6 @@ from sparkdl.layers.base import Weights
 from sparkdl.objective import SENT
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
-from sparkdl.training.compiled_phase import CompiledPhase, compile_phase, stacked
 from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import feed
@@ -33,6 +32,7 @@ from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, from_arrays, to_arrays
 from sparkdl.training.run_folder import RunFolder
 from sparkdl.training.step.compilation import kept_by_every_process
+from sparkdl.training.step.compiled_phase import CompiledPhase, compile_phase, stacked
 from sparkdl.training.step.programs import initialization
 from sparkdl.training.step.step import State, initial_state, replicate
 from sparkdl.training.stopping import MONITORS

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from sparkdl.network import BaseNetwork
 from sparkdl.training.exchanges.exchange import Exchange
+from sparkdl.training.step.compiled_phase import stacked
 from sparkdl.training.step.step import State, local_workers, replicate, spread
 
 
@@ -46,8 +47,7 @@ def carried(
     for worker in range(local_workers(mesh)):
         weights, remembered = jax.tree.map(itemgetter(worker), own)
         each.append(exchange.carried(remembered, fresh.exchange, before.learned(weights), network.learned(weights)))
-    exchanged = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *each)
-    return State(state.weights, optimizer, spread(exchanged, mesh), state.step)
+    return State(state.weights, optimizer, spread(stacked(each), mesh), state.step)
 
 
 def _own(tree: Any) -> Any:
