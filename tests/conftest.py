@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 from collections.abc import Iterator
@@ -335,6 +336,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage seldom, and not among what the tests import: JAX makes objects by the million when it traces."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -63,10 +63,10 @@ class Host:
     ) -> subprocess.Popen[str]:
         """A process on this host, which prints into a file; its standard input may be a pipe.
 
-        It runs in the host's folder or another, as root or as another user.
+        It runs in the host's folder or another, as root or as another user, until this process has ended.
         """
-        if user is not None:
-            command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
+        who = [] if user is None else [f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        command = ["setpriv", "--pdeathsig=KILL", *who, *command]
         with log.open("ab") as stream:
             started = subprocess.Popen(
                 [*inside(self.namespace), "unshare", "--uts", "sh", "-c", RUN, "sh", self.name, *command],
@@ -234,7 +234,7 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
             run(*switch, "link", "set", port, "master", "bridge", "up")
         small = hosts[-1].folder / LOCAL
         small.mkdir()
-        run("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", "tmpfs", str(small))
+        run("mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK}", owner, str(small))
         yield hosts
     finally:
         for host, own in zip(hosts, settings, strict=True):
@@ -251,13 +251,24 @@ def connected(number: int, root: Path) -> Iterator[list[Host]]:
 
 
 def _sweep() -> None:
-    """Remove what runs that were killed have left."""
+    """Remove what runs that were killed have left, of whose processes Linux has ended those that they started."""
     for namespace in run("ip", "netns", "list").split():
-        owner = re.fullmatch(r"sparkdl-(\d+)-(host\d+|switch|probe)", namespace)
-        if owner and not os.path.exists(f"/proc/{owner[1]}"):
+        if _is_left(namespace):
             with contextlib.suppress(RuntimeError):  # another process removes it, too
                 for pid in run("ip", "netns", "pids", namespace).split():
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(int(pid), signal.SIGKILL)
                 run("ip", "netns", "delete", namespace)
-            shutil.rmtree(Path("/etc/netns") / namespace, ignore_errors=True)
+    for settings in Path("/etc/netns").glob("sparkdl-*"):
+        if _is_left(settings.name):
+            shutil.rmtree(settings, ignore_errors=True)
+    for source, folder, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines()):
+        if _is_left(source):
+            with contextlib.suppress(RuntimeError):
+                run("umount", "--lazy", folder)
+
+
+def _is_left(name: str) -> bool:
+    """Whether this is called after a run of these tests of which the process has gone."""
+    owner = re.match(r"sparkdl-(\d+)\b", name)
+    return owner is not None and not os.path.exists(f"/proc/{owner[1]}")
