@@ -135,13 +135,7 @@ class RandomInvert(ImageVariation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        ends = self.value_range
-        numbers = isinstance(ends, tuple) and len(ends) == 2 and all(map(is_number, ends))
-        if not (numbers and ends[0] < ends[1]):
-            raise ValueError(
-                "value_range of RandomInvert must be two finite numbers, the smaller one first, received "
-                f"{ends!r}; bytes of images lie in (0, 255)."
-            )
+        _check_value_range(self, self.value_range)
 
     def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
         """Whether to invert, (batch, 1, 1, 1)."""
@@ -161,12 +155,17 @@ class RandomBrightness(ImageVariation):
     ----------
     max_delta : float
         Largest change, in the units of x.
+    value_range : tuple of float, optional
+        Least and largest value of y, to which what lies beyond is set, as Keras does: (0, 255) for bytes as they come.
     """
 
     max_delta: float
+    value_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.value_range is not None:
+            _check_value_range(self, self.value_range)
         if not is_number(self.max_delta, 0):
             raise ValueError(
                 f"max_delta of RandomBrightness must be a finite number of at least 0, received {self.max_delta!r}; "
@@ -178,7 +177,7 @@ class RandomBrightness(ImageVariation):
         return jax.random.uniform(key, (shape[0], 1, 1, 1), dtype, -self.max_delta, self.max_delta)
 
     def change(self, x: Array, drawn: Array) -> Array:
-        return x + drawn
+        return _within(x + drawn, self.value_range)
 
 
 @dataclass(frozen=True)
@@ -192,13 +191,18 @@ class RandomContrast(ImageVariation):
     ----------
     lower, upper : float
         Bounds of the factor, 0 <= lower < upper; 1 leaves an image as it is.
+    value_range : tuple of float, optional
+        As of `RandomBrightness`.
     """
 
     lower: float
     upper: float
+    value_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.value_range is not None:
+            _check_value_range(self, self.value_range)
         if not (is_number(self.lower, 0) and is_number(self.upper) and self.lower < self.upper):
             raise ValueError(
                 f"RandomContrast expects 0 <= lower < upper, received lower={self.lower!r}, upper={self.upper!r}; "
@@ -211,4 +215,18 @@ class RandomContrast(ImageVariation):
 
     def change(self, x: Array, drawn: Array) -> Array:
         mean = x.mean(axis=(1, 2), keepdims=True)
-        return (x - mean) * drawn + mean
+        return _within((x - mean) * drawn + mean, self.value_range)
+
+
+def _check_value_range(layer: Layer, ends: Any) -> None:
+    """ValueError unless these are two numbers, the smaller one first."""
+    numbers = isinstance(ends, tuple) and len(ends) == 2 and all(map(is_number, ends))
+    if not (numbers and ends[0] < ends[1]):
+        raise ValueError(
+            f"value_range of {type(layer).__name__} must be two finite numbers, the smaller one first, received "
+            f"{ends!r}; bytes of images lie in (0, 255)."
+        )
+
+
+def _within(y: Array, ends: tuple[float, float] | None) -> Array:
+    return y if ends is None else jnp.clip(y, *ends)

@@ -90,7 +90,7 @@ class Standardize(Layer):
 
 @dataclass(frozen=True)
 class Resize(Layer):
-    """Resamples images to another height and width; shrinking smooths first, as in Pillow (`jax.image.resize`).
+    """Resamples images to another height and width (`jax.image.resize`).
 
     x  (batch, height, width, channels)        dx  of x's shape   dL/dx
     y  (batch, *size, channels)                dy  of y's shape   dL/dy
@@ -101,10 +101,13 @@ class Resize(Layer):
         Height and width of y.
     method : {"linear", "nearest", "cubic"}, default "linear"
         Interpolation; "cubic" is Keys' kernel with a = -0.5.
+    antialias : bool, default True
+        Whether shrinking smooths first, as Pillow does; TensorFlow and Keras do not unless they are told to.
     """
 
     size: tuple[int, int]
     method: str = "linear"
+    antialias: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,4 +120,4 @@ class Resize(Layer):
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
-        return jax.image.resize(x, (x.shape[0], *self.output_shape(x.shape[1:])), self.method)
+        return jax.image.resize(x, (x.shape[0], *self.output_shape(x.shape[1:])), self.method, self.antialias)

@@ -21,6 +21,15 @@ from keras_writer import ARRAYS, KERNEL, MODEL, hdf5, layer, sequential, write, 
 
 from sparkdl import Graph, Network  # noqa: E402
 from sparkdl.interchange import load_keras  # noqa: E402
+from sparkdl.layers import (  # noqa: E402
+    Crop,
+    Layer,
+    RandomAffine,
+    RandomBrightness,
+    RandomContrast,
+    RandomFlip,
+    RandomInvert,
+)
 
 BIG = 1 << 33  # numbers, of which nothing is stored
 
@@ -247,6 +256,16 @@ REFUSED: list[tuple[dict[str, Any], tuple[int | None, ...], str]] = [
     (layer("PReLU", shared_axes=None), (4, 4, 1), r"shared_axes must be \[1, 2\], all but the last, received None"),
     (layer("ReLU", max_value=1.0), (3,), "max_value must be None, or 6"),
     (layer("Normalization", axis=[1], invert=False), (3, 2), "axis must be the last one"),
+    (layer("CenterCrop", height=4, width=5), (4, 4, 1), "width must be at most that of the images, 4, received 5"),
+    (layer("Resizing", height=4, width=5, crop_to_aspect_ratio=True), (4, 4, 1), "crop_to_aspect_ratio must be False"),
+    (layer("Discretization", bin_boundaries=None, num_bins=3), (3,), "bin_boundaries must be a list of numbers"),
+    (layer("RandomBrightness", factor=[0.0, 0.2]), (4, 4, 1), "factor must be a number, or two that differ in their"),
+    (layer("RandomCrop", height=2, width=2), (4, 4, 1), "Layer 'it' is a RandomCrop, which has no counterpart here"),
+    (layer("RandomInvert", factor=[0, 0.5]), (4, 4, 1), "factor must be 1.0, or two numbers that are 1 together"),
+    (layer("RandomInvert", factor=1.0, value_range=[-1, 1]), (4, 4, 1), "value_range must be one that begins with 0"),
+    (layer("RandomRotation", factor="much"), (4, 4, 1), "factor must be two numbers, received 'much'"),
+    (layer("RandomRotation", factor=0.1, interpolation="nearest"), (4, 4, 1), "interpolation must be 'bilinear'"),
+    (layer("RandomZoom", height_factor=[-1.0, 0.0]), (4, 4, 1), "zoom of RandomAffine must be above -1"),
 ]  # fmt: skip
 
 
@@ -254,6 +273,51 @@ REFUSED: list[tuple[dict[str, Any], tuple[int | None, ...], str]] = [
 def test_a_layer_without_a_counterpart_is_named(one: Any, shape: Any, told: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=told):
         load_keras(write(tmp_path / "a.keras", sequential(one, shape=shape)))
+
+
+VARIED: list[tuple[dict[str, Any], tuple[Layer, ...]]] = [
+    (layer("RandomFlip"), (RandomFlip("horizontal", name="it"), RandomFlip("vertical", name="it_random_flip"))),
+    (layer("RandomFlip", mode="vertical"), (RandomFlip("vertical", name="it"),)),
+    (layer("RandomRotation", factor=0.1), (RandomAffine(rotation=(-36.0, 36.0), name="it"),)),
+    (
+        layer("RandomRotation", factor=[0, 0.25], fill_mode="constant", fill_value=2),
+        (RandomAffine(rotation=(0.0, 90.0), fill="constant", value=2.0, name="it"),),
+    ),
+    (
+        layer("RandomTranslation", height_factor=0.1, width_factor=[0.2, 0.3], fill_mode="nearest"),
+        (RandomAffine(shift=(-0.1, 0.1), width_shift=(0.2, 0.3), fill="nearest", name="it"),),
+    ),
+    (layer("RandomZoom", height_factor=[-0.2, 0.1]), (RandomAffine(zoom=(-0.2, 0.1), name="it"),)),
+    (
+        layer("RandomZoom", height_factor=0.2, width_factor=-0.1, fill_mode="wrap"),
+        (RandomAffine(zoom=(-0.2, 0.2), width_zoom=(-0.1, 0.1), fill="wrap", name="it"),),
+    ),
+    (
+        layer("RandomBrightness", factor=0.2, data_format="channels_last"),
+        (RandomBrightness(51.0, (0.0, 255.0), name="it"),),
+    ),
+    (
+        layer("RandomBrightness", factor=[-0.5, 0.5], value_range=[-1, 1]),
+        (RandomBrightness(1.0, (-1.0, 1.0), name="it"),),
+    ),
+    (layer("RandomContrast", factor=0.25), (RandomContrast(0.75, 1.25, (0.0, 255.0), name="it"),)),
+    (
+        layer("RandomContrast", factor=[0.0, 0.5], value_range=[0, 1]),
+        (RandomContrast(1.0, 1.5, (0.0, 1.0), name="it"),),
+    ),
+    (layer("RandomInvert", factor=1.0, value_range=[0, 1]), (RandomInvert((0.0, 1.0), name="it"),)),
+    (layer("CenterCrop", height=3, width=2), (Crop(((0, 1), (1, 1)), name="it"),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "wanted"), VARIED, ids=[f"{one[0]['config']}" for one in VARIED])
+def test_what_prepares_and_varies_images_becomes_layers_of_ours(
+    one: dict[str, Any], wanted: tuple[Layer, ...], tmp_path: Path
+) -> None:
+    flat = layer("Flatten", "flat")
+    network, _ = load_keras(write(tmp_path / "a.keras", sequential(one, flat, shape=(4, 4, 1))))
+    assert isinstance(network, Network)
+    assert list(network.layers[:-1]) == list(wanted)
 
 
 def test_a_model_of_a_class_of_its_own_is_refused(tmp_path: Path) -> None:

@@ -63,11 +63,13 @@ def test_outputs_are_those_of_keras(table: str, name: str, peer: Any) -> None:
     for one, other in zip(found, wanted, strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * abs(other).max())
+    assert Spec.from_json(model.network.to_json()) == model.network
+    if name in keras_peer.NO_H5:
+        return
     older = load_keras(peer(table) / f"{name}.h5")
     assert older.network == model.network
     for (path, array), (_, same) in zip(named_arrays(model.weights), named_arrays(older.weights), strict=True):
         np.testing.assert_array_equal(array, same, err_msg=path)
-    assert Spec.from_json(model.network.to_json()) == model.network
 
 
 def test_layers_in_a_row_are_a_network_that_ends_in_raw_scores_where_one_likes(peer: Any) -> None:

@@ -29,6 +29,7 @@ from sparkdl.layers.image import Rescale, Resize, Standardize
 from sparkdl.layers.interaction import CrossLayer, DotInteractions
 from sparkdl.layers.merge import Add, Average, Concatenate, Dot, Maximum, Multiply, Stack, Subtract
 from sparkdl.layers.normalization import L2Normalize, LayerNorm, LocalResponseNorm
+from sparkdl.layers.random_affine import RandomAffine
 from sparkdl.layers.shape import Flatten, Reshape, Subset, Unstack
 
 # One source twice, a node that three read, normalization over the batch within.
@@ -141,6 +142,7 @@ IMAGES = [
     Row(Resize((5, 3)), (3, 4, 2), refused=(3, 4)),
     Row(Resize((2, 7), method="cubic"), (5, 4, 1), refused=(2, 5, 4, 1)),
     Row(Resize((2, 6), method="nearest"), (4, 3, 2), refused=()),
+    Row(Resize((2, 3), antialias=False), (5, 4, 2), refused=(3, 4)),
     Row(RandomCrop((3, 2)), (5, 4, 2), refused=(2, 4, 2)),
     Row(RandomCrop((4, 3)), (4, 3, 1), refused=(4, 3)),
     Row(RandomFlip(), (3, 4, 2), refused=(3, 4)),
@@ -149,4 +151,5 @@ IMAGES = [
     Row(RandomInvert((-1.0, 1.0)), (3, 4, 2), refused=()),
     Row(RandomBrightness(0.3), (3, 4, 2), refused=(3, 4)),
     Row(RandomContrast(0.5, 1.5), (3, 4, 2), refused=(3, 4)),
+    Row(RandomAffine(20.0, 0.1, zoom=(-0.2, 0.3)), (3, 4, 2), refused=(3, 4)),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -71,6 +72,12 @@ def test_contrast_scales_the_distance_to_the_channel_means() -> None:
     assert len(np.unique(drawn)) == BATCH
 
 
+@pytest.mark.parametrize("layer", [RandomBrightness(200.0), RandomContrast(2.0, 9.0)], ids=repr)
+def test_values_are_kept_within_a_range_if_there_is_one(layer: RandomBrightness | RandomContrast) -> None:
+    kept = replace(layer, value_range=(20.0, 200.0))
+    np.testing.assert_array_equal(trained(kept)[0], np.clip(trained(layer)[0], 20, 200))
+
+
 @pytest.mark.parametrize(
     "layer",
     [RandomCrop((2, 2)), RandomFlip(), RandomInvert(), RandomBrightness(1.0), RandomContrast(0.9, 1.1)],
@@ -111,6 +118,7 @@ def test_training_keeps_the_dtype_of_rows(dtype: type, float64: None) -> None:
         (lambda: RandomInvert((0, "a")), "value_range of RandomInvert must be .* received"),  # type: ignore[arg-type]
         (lambda: RandomInvert((1.0, 0.0)), r"value_range of RandomInvert must be .* received \(1.0, 0.0\)"),
         (lambda: RandomBrightness(-1.0), "max_delta of RandomBrightness must be .* received -1.0"),
+        (lambda: RandomBrightness(1.0, (2, 1)), r"value_range of RandomBrightness must be .* received \(2, 1\)"),
         (lambda: RandomContrast(1.2, 0.8), "0 <= lower < upper, received lower=1.2, upper=0.8"),
     ],
 )

@@ -17,6 +17,7 @@ from sparkdl.layers.steps import output_shape
 
 HOMES = re.compile(r"(tf_)?keras|(tf_)?keras(\.src)?\.(layers|models|engine)(\..*)?")
 OPERATIONS = ("Add", "Maximum", "Multiply", "Subtract")  # that do what layers of the same name do: x + y in Keras
+OWN_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}  # of classes that Keras exports by another one
 CODE = ("Lambda", "TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
 
 
@@ -119,7 +120,7 @@ def groups_of(layers: Iterable[Described]) -> dict[str, str]:
     seen: dict[str, int] = {}
     groups = {}
     for layer in layers:
-        name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", layer.kind))
+        name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", OWN_NAMES.get(layer.kind, layer.kind)))
         name = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
         count = seen.setdefault(name, 0)
         seen[name] += 1

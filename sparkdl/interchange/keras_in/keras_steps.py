@@ -61,19 +61,28 @@ def bidirectional(config: LayerConfig, shapes: Any) -> Part:
 
 def attention(config: LayerConfig, shapes: Any) -> Part:
     """MultiHeadAttention of rows to themselves or to others."""
-    query, value, *key = config.sources
-    if (key or [value])[0] != value:
-        raise config.wrong("key of its call", key[0], f"its value, {value!r}")
-    size, bias = config.integer("key_dim"), config.flag("use_bias", True)
+    size = config.integer("key_dim")
     config.only("value_dim", None, size)
     config.only("output_shape", None, shapes[0][-1], [shapes[0][-1]])
     config.only("attention_axes", None, [1])
+    return _attending(config, config.integer("num_heads"), size)
+
+
+def grouped_attention(config: LayerConfig, shapes: Any) -> Part:
+    """GroupQueryAttention, of which several heads share keys and values."""
+    heads, few = config.integer("num_query_heads"), config.integer("num_key_value_heads")
+    return _attending(config, heads, config.integer("head_dim"), few)
+
+
+def _attending(config: LayerConfig, heads: int, size: int, few: int | None = None) -> Part:
+    query, value, *key = config.sources
+    if (key or [value])[0] != value:
+        raise config.wrong("key of its call", key[0], f"its value, {value!r}")
     config.only("flash_attention", None, True, False)  # how it is computed, not what
-    causal = config.call.get("use_causal_mask") is True
+    causal, bias = config.call.get("use_causal_mask") is True, config.flag("use_bias", True)
     config.read.add("use_causal_mask")
-    layer = MultiHeadAttention(
-        config.integer("num_heads"), size, causal=causal, dropout=config.number("dropout", 0.0), bias=bias
-    )
+    rate = config.number("dropout", 0.0)
+    layer = MultiHeadAttention(heads, size, few, causal=causal, dropout=rate, bias=bias)
     variables = tuple(
         Variable(array, (f"{name}/{array}",), places=(f"{name}_dense", f"_{name}_dense"))
         for name in ("query", "key", "value", "output")

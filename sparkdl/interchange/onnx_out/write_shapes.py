@@ -94,13 +94,13 @@ def _depth_to_space(out: Writing, layer: DepthToSpace, weights: Weights, x: Valu
     return out.op("DepthToSpace", x.name, blocksize=layer.size, mode="DCR")
 
 
-def _resampled(out: Writing, x: Value, sizes: Sequence[int], method: str) -> str:
+def _resampled(out: Writing, x: Value, sizes: Sequence[int], method: str, smooth: bool = True) -> str:
     """x with other sizes of its spatial axes, as products with matrices that say what each position is made of."""
     name = x.name
     for axis, (before, after) in enumerate(zip(x.shape, sizes, strict=False), start=2):
         if before == after:
             continue
-        parts = np.asarray(jax.image.resize(jnp.eye(before, dtype="float32"), (after, before), method))
+        parts = np.asarray(jax.image.resize(jnp.eye(before, dtype="float32"), (after, before), method, smooth))
         order = list(range(x.rank))
         order[axis], order[-1] = order[-1], axis
         turned = name if axis == x.rank - 1 else out.op("Transpose", name, perm=order)
@@ -110,7 +110,8 @@ def _resampled(out: Writing, x: Value, sizes: Sequence[int], method: str) -> str
 
 
 def _resize(out: Writing, layer: Resize, weights: Weights, x: Value) -> Value:
-    return Value(_resampled(out, x, layer.size, layer.method), x.shape, channels_first=True)
+    resampled = _resampled(out, x, layer.size, layer.method, layer.antialias)
+    return Value(resampled, x.shape, channels_first=True)
 
 
 def _up_sample(out: Writing, layer: UpSample, weights: Weights, x: Value) -> str:
