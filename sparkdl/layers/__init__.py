@@ -77,6 +77,7 @@ from sparkdl.layers.merge import Concatenate as Concatenate
 from sparkdl.layers.merge import Distance as Distance
 from sparkdl.layers.merge import Dot as Dot
 from sparkdl.layers.merge import Maximum as Maximum
+from sparkdl.layers.merge import Minimum as Minimum
 from sparkdl.layers.merge import Multiply as Multiply
 from sparkdl.layers.merge import Stack as Stack
 from sparkdl.layers.merge import Subtract as Subtract

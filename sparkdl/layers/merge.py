@@ -116,18 +116,32 @@ class Average(Elementwise):
 
 
 @dataclass(frozen=True)
-class Maximum(Elementwise):
+class OneOf(Elementwise):
+    """Base of those whose y is, at every place, the number of one of the arrays; equal ones share its delta."""
+
+    @jitted
+    def delta(self, weights: Weights, x: tuple[Array, ...], y: Array, dy: Array) -> tuple[Array, ...]:  # type: ignore[override]
+        chosen = [(array == y).astype(dy.dtype) for array in x]
+        share = dy / sum(chosen[1:], chosen[0])
+        return tuple(mine * share for mine in chosen)
+
+
+@dataclass(frozen=True)
+class Maximum(OneOf):
     """The largest of the numbers that arrays of one shape have at a place; equal ones share its delta."""
 
     @jitted
     def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
         return functools.reduce(jnp.maximum, x)
 
+
+@dataclass(frozen=True)
+class Minimum(OneOf):
+    """The smallest of the numbers that arrays of one shape have at a place; equal ones share its delta."""
+
     @jitted
-    def delta(self, weights: Weights, x: tuple[Array, ...], y: Array, dy: Array) -> tuple[Array, ...]:  # type: ignore[override]
-        largest = [(array == y).astype(dy.dtype) for array in x]
-        share = dy / sum(largest[1:], largest[0])
-        return tuple(mine * share for mine in largest)
+    def forward(self, weights: Weights, x: tuple[Array, ...]) -> Array:  # type: ignore[override]
+        return functools.reduce(jnp.minimum, x)
 
 
 @dataclass(frozen=True)

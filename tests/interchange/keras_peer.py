@@ -109,7 +109,12 @@ def adapted(layer: Any) -> Any:
 def merging(keras: Any) -> Any:
     k, (one, other) = keras.layers, [keras.Input(VECTOR, name=name) for name in ("one", "other")]
     merged = [k.Add()([one, other]), k.Subtract()([one, other]), k.Multiply()([one, other]), one + other]
-    merged += [k.Average()([one, other]), k.Maximum()([one, other]), k.Dot(1, normalize=True)([one, other])]
+    merged += [
+        k.Average()([one, other]),
+        k.Maximum()([one, other]),
+        k.Minimum()([one, other]),
+        k.Dot(1, normalize=True)([one, other]),
+    ]
     return keras.Model([one, other], [k.Concatenate()(merged), k.Dot(-1)([one, other])])
 
 

@@ -278,6 +278,7 @@ CASES = {
     "maximum and mean": Case(
         VECTOR, "a = Tanh(x) b = Max(a, x) c = Mean(a, b) y = Sub(c, x)", {}, ["Tanh", "Maximum", "Average", "Subtract"]
     ),
+    "minimum": Case(VECTOR, "a = Tanh(x) y = Min(a, x)", {}, ["Tanh", "Minimum"]),
     "squares": Case(VECTOR, "y = Pow(x, t)", {"t": number(2)}, ["Multiply"]),
     "channels against positions": Case(
         IMAGE, "t = Transpose<perm=[0, 1, 3, 2]>(x) y = Add(x, t)", {}, ["Permute", "Add"]

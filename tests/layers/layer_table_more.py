@@ -27,7 +27,7 @@ from sparkdl.layers.dense import Dense
 from sparkdl.layers.dropout import Dropout
 from sparkdl.layers.image import Rescale, Resize, Standardize
 from sparkdl.layers.interaction import CrossLayer, DotInteractions
-from sparkdl.layers.merge import Add, Average, Concatenate, Dot, Maximum, Multiply, Stack, Subtract
+from sparkdl.layers.merge import Add, Average, Concatenate, Dot, Maximum, Minimum, Multiply, Stack, Subtract
 from sparkdl.layers.normalization import L2Normalize, LayerNorm, LocalResponseNorm
 from sparkdl.layers.random_affine import RandomAffine
 from sparkdl.layers.shape import Flatten, Reshape, Subset, Unstack
@@ -82,6 +82,7 @@ MERGES = [
     Row(Multiply(), ((3, 2), (1, 2)), refused=((3, 2), (2,))),
     Row(Average(), ((4,), (4,), (4,)), refused=((3,), (2,))),
     Row(Maximum(), ((3, 2), (3, 2), (3, 2)), refused=((3,), (2,))),
+    Row(Minimum(), ((3, 2), (3, 2)), refused=((3,), (2,))),
     Row(Stack(), ((3, 2), (3, 2), (3, 2)), refused=((3,), (2,))),
     Row(Dot(), ((5,), (5,)), refused=((5,), (5,), (5,))),
     Row(Dot(normalize=True), ((5,), (5,)), refused=((5,), (4,))),

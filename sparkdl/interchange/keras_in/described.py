@@ -16,7 +16,8 @@ from sparkdl.layers.ragged import is_row_shape
 from sparkdl.layers.steps import output_shape
 
 HOMES = re.compile(r"(tf_)?keras|(tf_)?keras(\.src)?\.(layers|models|engine)(\..*)?")
-OPERATIONS = ("Add", "Maximum", "Multiply", "Subtract")  # that do what layers of the same name do: x + y in Keras
+# Those that do what layers of the same name do, as x + y in Keras.
+OPERATIONS = ("Add", "Maximum", "Minimum", "Multiply", "Subtract")
 OWN_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}  # of classes that Keras exports by another one
 CODE = ("Lambda", "TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
 

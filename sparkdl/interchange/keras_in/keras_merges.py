@@ -6,12 +6,13 @@ from typing import Any
 
 from sparkdl.interchange.keras_in.layer_config import LayerConfig
 from sparkdl.interchange.keras_in.part import Part
-from sparkdl.layers import Add, Average, Concatenate, Dot, Layer, Maximum, Multiply, Subtract
+from sparkdl.layers import Add, Average, Concatenate, Dot, Layer, Maximum, Minimum, Multiply, Subtract
 
 BY_KIND: dict[str, Layer] = {
     "Add": Add(),
     "Average": Average(),
     "Maximum": Maximum(),
+    "Minimum": Minimum(),
     "Multiply": Multiply(),
     "Subtract": Subtract(),
 }
