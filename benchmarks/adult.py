@@ -186,7 +186,7 @@ def main() -> None:
     directory = data_folder(options.data, "nothing is measured")
     if directory is None:
         return
-    epochs, trees, seeds = (2, 10, 1) if options.quick else (8, 100, 3)
+    epochs, trees, seeds = (2, 3, 1) if options.quick else (8, 100, 3)
     session = local_session("local[2]", **{"spark.driver.memory": "3g"})
     rows = read(session, directory, "adult.data")
     if options.validate:
