@@ -307,7 +307,8 @@ def is_integer(value: Any, least: float = -math.inf, most: float = math.inf) -> 
 
 def is_number(value: Any, least: float = -math.inf) -> TypeGuard[float]:
     """Whether it is a finite number of Python, of at least `least`; True and False are none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= least
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return real and abs(value) <= sys.float_info.max and value >= least  # which holds of no NaN
 
 
 class MissingClass(ValueError):

@@ -16,7 +16,7 @@ from sparkdl.layers import Dense, Layer
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.optimizers import Adam, Optimizer
 from sparkdl.schedules import ConstantSchedule, CosineDecay, Schedule
-from sparkdl.specs import Spec
+from sparkdl.specs import Spec, is_number
 from sparkdl.synonyms import SPECS as SPECS_ELSEWHERE
 from sparkdl.synonyms import spec_meant
 from sparkdl.training import EarlyStopping
@@ -208,6 +208,13 @@ def test_a_spec_whose_class_was_made_anew_by_its_function_is_not_taken_for_the_n
 def test_options_that_json_cannot_hold_are_named(value: Any) -> None:
     with pytest.raises(ValueError, match=r"depth of Shelf must be a number, a string, .*received \w+ .*in a method"):
         Shelf((1,), depth=value).to_json()
+
+
+def test_a_number_is_finite_as_a_float() -> None:
+    assert all(map(is_number, (0, -3, 2.5, np.float64(1.5), sys.float_info.max)))
+    wrong = (10**400, -(10**400), float("nan"), float("inf"), True, "1", None, 1j)
+    assert [value for value in wrong if is_number(value)] == []
+    assert is_number(2, least=2) and not is_number(1.9, least=2)
 
 
 def test_options_that_json_would_lose_are_refused() -> None:

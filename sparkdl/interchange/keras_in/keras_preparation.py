@@ -17,6 +17,7 @@ from sparkdl.layers import (
     RandomInvert,
     Resize,
 )
+from sparkdl.specs import is_number
 
 
 def center_crop(config: LayerConfig, shapes: Any) -> Part:
@@ -49,7 +50,7 @@ def discretization(config: LayerConfig, shapes: Any) -> Part:
     config.only("output_mode", "int")
     config.get("num_bins"), config.get("epsilon")  # of how boundaries are learned
     boundaries = config.get("bin_boundaries")
-    if not isinstance(boundaries, list) or not all(isinstance(each, (int, float)) for each in boundaries):
+    if not isinstance(boundaries, list) or not all(map(is_number, boundaries)):
         raise config.wrong("bin_boundaries", boundaries, "a list of numbers")
     return Part((Bucketize([float(each) for each in boundaries]),))
 
@@ -92,8 +93,8 @@ def random_brightness(config: LayerConfig, shapes: Any) -> Part:
 def random_contrast(config: LayerConfig, shapes: Any) -> Part:
     """RandomContrast, whose factors Keras gives as distances from 1."""
     _channels_last(config)
-    factor = config.get("factor")
-    below, above = (factor, factor) if isinstance(factor, (int, float)) else _factors(config, "factor")
+    alone = isinstance(config.get("factor"), (int, float))
+    below, above = (config.number("factor"),) * 2 if alone else _factors(config, "factor")
     return Part((RandomContrast(1 - below, 1 + above, _value_range(config)),))
 
 
@@ -134,6 +135,6 @@ def _value_range(config: LayerConfig) -> tuple[float, float]:
 
 def _two(config: LayerConfig, name: str, default: Any = None) -> tuple[float, float]:
     given = config.get(name, default)
-    if not isinstance(given, (list, tuple)) or len(given) != 2 or not all(isinstance(n, (int, float)) for n in given):
+    if not isinstance(given, (list, tuple)) or len(given) != 2 or not all(map(is_number, given)):
         raise config.wrong(name, given, "two numbers")
     return float(min(given)), float(max(given))
