@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sparkdl.initializers import Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
@@ -70,8 +71,9 @@ class LocallyConnected(KernelLayer):
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
-        dcovered = jnp.einsum("n...f,...if->n...i", dy, weights["kernel"])
-        return jax.vjp(self._covered, x)[1](dcovered)[0]
+        exact = np.promote_types(x.dtype, np.float32)  # of what overlapping windows add up to
+        dcovered = jnp.einsum("n...f,...if->n...i", dy, weights["kernel"], preferred_element_type=exact)
+        return jax.vjp(self._covered, x.astype(exact))[1](dcovered)[0].astype(x.dtype)
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:

@@ -121,6 +121,19 @@ def test_a_depthwise_convolution_of_bfloat16_rounds_its_sums_once() -> None:
     np.testing.assert_allclose(np.asarray(dx, np.float64), expected_dx, rtol=2**-8)
 
 
+def test_the_delta_of_kernels_of_their_own_is_rounded_once_in_bfloat16() -> None:
+    random, layer = np.random.default_rng(4), LocallyConnected(2, 40, bias=False)
+    x, kernel, dy = (
+        jnp.asarray(random.uniform(1, 2, shape), jnp.bfloat16) for shape in ((2, 79, 1), (40, 40, 2), (2, 40, 2))
+    )
+    dx = layer.delta({"kernel": kernel}, x, dy, dy)
+    expected = np.zeros((2, 79, 1))
+    for at in range(40):
+        expected[:, at : at + 40, 0] += np.asarray(dy, np.float64)[:, at] @ np.asarray(kernel, np.float64)[at].T
+    assert dx.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.asarray(dx, np.float64), expected, rtol=2**-8)
+
+
 @pytest.mark.parametrize(("method", "theirs"), [("nearest", "nearest"), ("linear", "bilinear")])
 def test_more_positions_are_pytorchs(method: str, theirs: str) -> None:
     torch = pytest.importorskip("torch")
