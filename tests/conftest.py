@@ -373,7 +373,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Look for garbage seldom, and not among what the tests import: JAX makes objects by the million when it traces."""
     gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
+    gc.set_threshold(100_000, 10, 10)
 
 
 @pytest.hookimpl(optionalhook=True)
