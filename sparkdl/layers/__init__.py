@@ -92,6 +92,7 @@ from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
 from sparkdl.layers.ragged import Ragged as Ragged
 from sparkdl.layers.random_affine import RandomAffine as RandomAffine
+from sparkdl.layers.random_erasing import RandomErasing as RandomErasing
 from sparkdl.layers.repeat_step import RepeatStep as RepeatStep
 from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten

@@ -30,6 +30,7 @@ from sparkdl.layers.interaction import CrossLayer, DotInteractions
 from sparkdl.layers.merge import Add, Average, Concatenate, Dot, Maximum, Minimum, Multiply, Stack, Subtract
 from sparkdl.layers.normalization import L2Normalize, LayerNorm, LocalResponseNorm
 from sparkdl.layers.random_affine import RandomAffine
+from sparkdl.layers.random_erasing import RandomErasing
 from sparkdl.layers.shape import Flatten, Reshape, Subset, Unstack
 
 # One source twice, a node that three read, normalization over the batch within.
@@ -152,5 +153,6 @@ IMAGES = [
     Row(RandomInvert((-1.0, 1.0)), (3, 4, 2), refused=()),
     Row(RandomBrightness(0.3), (3, 4, 2), refused=(3, 4)),
     Row(RandomContrast(0.5, 1.5), (3, 4, 2), refused=(3, 4)),
+    Row(RandomErasing(0.7, (0.1, 0.5)), (3, 4, 2), refused=(3, 4)),
     Row(RandomAffine(20.0, 0.1, zoom=(-0.2, 0.3)), (3, 4, 2), refused=(3, 4)),
 ]
