@@ -311,6 +311,11 @@ def is_number(value: Any, least: float = -math.inf) -> TypeGuard[float]:
     return real and abs(value) <= sys.float_info.max and value >= least  # which holds of no NaN
 
 
+def are_bounds(value: Any) -> TypeGuard[tuple[float, float]]:
+    """Whether it is a tuple of two finite numbers, of which the first is not the larger one."""
+    return isinstance(value, tuple) and len(value) == 2 and all(map(is_number, value)) and value[0] <= value[1]
+
+
 class MissingClass(ValueError):
     """JSON names a class of a user's own that is not there."""
 

@@ -12,7 +12,7 @@ from jax import lax
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.image import check_size, image_shape
-from sparkdl.specs import is_number
+from sparkdl.specs import are_bounds, is_number
 
 
 @dataclass(frozen=True)
@@ -220,8 +220,7 @@ class RandomContrast(ImageVariation):
 
 def _check_value_range(layer: Layer, ends: Any) -> None:
     """ValueError unless these are two numbers, the smaller one first."""
-    numbers = isinstance(ends, tuple) and len(ends) == 2 and all(map(is_number, ends))
-    if not (numbers and ends[0] < ends[1]):
+    if not (are_bounds(ends) and ends[0] < ends[1]):
         raise ValueError(
             f"value_range of {type(layer).__name__} must be two finite numbers, the smaller one first, received "
             f"{ends!r}; bytes of images lie in (0, 255)."

@@ -12,7 +12,7 @@ from jax.scipy.ndimage import map_coordinates
 
 from sparkdl.layers.augmentation import ImageVariation
 from sparkdl.layers.base import Array, Shape
-from sparkdl.specs import is_number
+from sparkdl.specs import are_bounds, is_number
 
 FILLS = ("reflect", "nearest", "wrap", "constant")
 Bounds = float | tuple[float, float]
@@ -67,8 +67,7 @@ class RandomAffine(ImageVariation):
         super().__post_init__()
         for name in ("rotation", "shift", "width_shift", "zoom", "width_zoom"):
             given = getattr(self, name)
-            bounds = given if isinstance(given, tuple) else (given,) * 2
-            numbers = len(bounds) == 2 and all(map(is_number, bounds)) and bounds[0] <= bounds[1]
+            numbers = is_number(given) or are_bounds(given)
             if not numbers and not (given is None and name.startswith("width")):
                 raise ValueError(
                     f"{name} of RandomAffine must be a finite number, or two in a tuple, the smaller one first, "

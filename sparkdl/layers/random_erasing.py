@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from sparkdl.layers.augmentation import ImageVariation
 from sparkdl.layers.base import Array, Shape
-from sparkdl.specs import check_range, is_number
+from sparkdl.specs import are_bounds, check_range, is_number
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class RandomErasing(ImageVariation):
         check_range(self, "[0, 1]", "rate")
         for name, most in (("area", 1.0), ("ratio", math.inf)):
             given = getattr(self, name)
-            numbers = isinstance(given, tuple) and len(given) == 2 and all(map(is_number, given))
-            if not (numbers and 0 < given[0] <= given[1] <= most):
+            if not (are_bounds(given) and given[0] > 0 and given[1] <= most):
                 raise ValueError(
                     f"{name} of RandomErasing must be two positive numbers in a tuple, the smaller one first"
                     f"{', of at most 1' if most == 1 else ''}, received {given!r}."

@@ -18,7 +18,8 @@ from sparkdl.layers.steps import output_shape
 HOMES = re.compile(r"(tf_)?keras|(tf_)?keras(\.src)?\.(layers|models|engine)(\..*)?")
 # Those that do what layers of the same name do, as x + y in Keras.
 OPERATIONS = ("Add", "Maximum", "Minimum", "Multiply", "Subtract")
-OWN_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}  # of classes that Keras exports by another one
+# Classes that Keras exports, and writes in some files, by another name than their own.
+OWN_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
 CODE = ("Lambda", "TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
 
 
@@ -103,7 +104,7 @@ def described(entry: Any) -> Described:
             f"Layer {name!r} is a {kind} of {module or 'its own'}, whose code would have to run, and loading runs "
             "none; put layers of Keras in its place and save the model again."
         )
-    return Described(kind, name, options, calls_of(entry.get("inbound_nodes") or []))
+    return Described(OWN_NAMES.get(kind) or kind, name, options, calls_of(entry.get("inbound_nodes") or []))
 
 
 def all_described(entries: Any) -> list[Described]:
@@ -121,7 +122,7 @@ def groups_of(layers: Iterable[Described]) -> dict[str, str]:
     seen: dict[str, int] = {}
     groups = {}
     for layer in layers:
-        name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", OWN_NAMES.get(layer.kind, layer.kind)))
+        name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", layer.kind))
         name = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
         count = seen.setdefault(name, 0)
         seen[name] += 1

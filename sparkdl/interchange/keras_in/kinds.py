@@ -35,7 +35,6 @@ def _nothing(config: LayerConfig, shapes: Any) -> Part:
 KINDS: dict[str, Conversion] = {
     **keras_activations.LAYERS,
     **dict.fromkeys(keras_merges.BY_KIND, keras_merges.merged),
-    **dict.fromkeys(("GroupQueryAttention", "GroupedQueryAttention"), keras_steps.grouped_attention),
     **dict.fromkeys(keras_steps.LAYERS, keras_steps.recurrent),
     **_of_ranks(keras_images.average_pool, "AveragePooling#D"),
     **_of_ranks(keras_images.convolution, "Conv#D"),
@@ -65,6 +64,7 @@ KINDS: dict[str, Conversion] = {
     "GaussianDropout": keras_norms.gaussian_dropout,
     "GaussianNoise": keras_norms.gaussian_noise,
     "GroupNormalization": keras_norms.group_normalization,
+    "GroupedQueryAttention": keras_steps.grouped_attention,
     "Identity": _nothing,
     "LayerNormalization": keras_norms.layer_normalization,
     "MultiHeadAttention": keras_steps.attention,
