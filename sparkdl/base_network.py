@@ -18,7 +18,7 @@ from sparkdl.generation import Generating
 from sparkdl.layer_paths import stands_for
 from sparkdl.layers.base import Array, Shape, Weights
 from sparkdl.layers.composite import Leaf, own_shape
-from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged
+from sparkdl.layers.ragged import Ragged, abstract_rows, is_ragged, row_shape_of, step_shape, values_of
 from sparkdl.specs import FORMAT, is_integer
 from sparkdl.strings import Strings, common_strings
 from sparkdl.transfer import started_from
@@ -186,9 +186,9 @@ class BaseNetwork(Generating):
             if want != have:
                 raise ValueError(f"Weight {name!r}: the network has {want} there, the given weights have {have}.")
 
-    def abstract_weights(self) -> Weights:
+    def abstract_weights(self, input_shape: Any = None) -> Weights:
         """Shapes and dtypes in the structure of `init`, without computing anything."""
-        return jax.eval_shape(lambda key: self.init(key), jax.ShapeDtypeStruct((2,), "uint32"))
+        return jax.eval_shape(lambda key: self.init(key, input_shape), jax.ShapeDtypeStruct((2,), "uint32"))
 
     def to_mermaid(self, nested: bool = False) -> str:
         """A drawing of layers and shapes as text of Mermaid, which notebooks and code hosts show as a picture.
@@ -258,6 +258,33 @@ class BaseNetwork(Generating):
 
         self.check_weights(weights)
         return onnx_model(self, self.input_shapes, self.output_names, weights, opset)
+
+    def _check_rows(self, weights: Weights, x: Any) -> None:
+        if getattr(self, "input_shape", ()) is None:  # of a network within another, which checks what it is given
+            return
+        shapes, parts = self.input_shapes, self._entered(x)
+        found = {name: row_shape_of(part, shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+        if found == shapes or self._serves(weights, found):
+            return
+        name, part = next((name, part) for name, part in zip(shapes, parts, strict=True) if found[name] != shapes[name])
+        axes = ("batch", "steps") if is_ragged(shapes[name]) else ("batch",)
+        wanted = ", ".join(map(str, (*axes, *step_shape(shapes[name]))))
+        received = getattr(values_of(part), "shape", type(part).__name__)
+        raise ValueError(f"x must be an array of shape ({wanted}) for input {name!r}, received {received}.")
+
+    def _serves(self, weights: Weights, found: dict[str, Any]) -> bool:
+        """Whether the weights take rows of the shapes found, too, of as many axes and channels: images of any size."""
+        for name, shape in self.input_shapes.items():
+            own = found[name]
+            if own is None or len(own) != len(shape) or (own[-1:] != shape[-1:] and name not in self.integers):
+                return False
+        shapes = tuple(found.values())
+        try:
+            expected = self.abstract_weights(shapes[0] if len(shapes) == 1 else shapes)
+        except (ArithmeticError, TypeError, ValueError):
+            return False
+        own, given = ({path: array.shape for path, array in named_arrays(each)} for each in (expected, weights))
+        return own == given
 
     def _last_of(self, name: str) -> str:
         """The layer of that name, or the last that it stands for by its number."""

@@ -255,6 +255,21 @@ def test_what_fits_nothing_is_refused_by_name(inputs: Any, nodes: Any, outputs: 
         Graph(inputs, nodes, outputs)
 
 
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (("b", "a"), r"shape \(batch, 2\) for input 'a', received \(5, 3\)"),
+        ("a", r"Graph reads 2 inputs, received \(5, 2\); give it a tuple"),
+        ({"a": "a", "b": "b"}, r"reads 2 inputs, received \{'a': \(5, 2\), 'b': \(5, 3\)\}; give it a tuple"),
+    ],
+)
+def test_arrays_of_other_inputs_are_refused_by_what_computes(x: Any, message: str) -> None:
+    graph = Graph({"a": (2,), "b": (3,)}, {"both": (Concatenate(), "a", "b"), "y": (Dense(1), "both")}, "y")
+    arrays = {"a": np.ones((5, 2), "float32"), "b": np.ones((5, 3), "float32")}
+    with pytest.raises(ValueError, match=message):
+        graph.forward(graph.init(0), jax.tree.map(lambda name: arrays[name], x))
+
+
 def test_the_summary_tells_what_is_read() -> None:
     lines = TWINS.summary().splitlines()
     assert lines[0].split()[:2] == ["node", "reads"]

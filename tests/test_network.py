@@ -24,10 +24,12 @@ from sparkdl.layers import (
     Dropout,
     Elu,
     Flatten,
+    GlobalAvgPool,
     Layer,
     LayerNorm,
     LeakyRelu,
     LocalResponseNorm,
+    Lstm,
     MaxPool,
     PRelu,
     RandomBrightness,
@@ -174,6 +176,35 @@ def test_a_rate_may_be_a_number_of_numpy(make: Callable[[Any], Any]) -> None:
 def test_a_network_without_an_input_shape_asks_for_it(method: str) -> None:
     with pytest.raises(ValueError, match=r"not set; write Network\(layers, input_shape=\.\.\.\)"):
         getattr(Network([Dense(3)]), method)()
+
+
+IMAGES = Network([Conv(3, (3, 3)), Relu(), GlobalAvgPool(), Dense(2)], input_shape=(8, 8, 1))
+
+
+@pytest.mark.parametrize(
+    ("network", "x", "message"),
+    [
+        (Network([Dense(3)], input_shape=(4,)), np.ones((2, 5)), r"shape \(batch, 4\) for input .*received \(2, 5\)"),
+        (Network([Dense(3)], input_shape=(4,)), np.ones(4), r"shape \(batch, 4\) .*received \(4,\)"),
+        (Network([Dense(3)], input_shape=(4,)), [[1.0, 2.0, 3.0, 4.0]], r"shape \(batch, 4\) .*received list"),
+        (Network([Flatten(), Dense(3)], input_shape=(4, 4, 1)), np.ones((2, 5, 5, 1)), r"received \(2, 5, 5, 1\)"),
+        (IMAGES, np.ones((2, 8, 8, 3)), r"shape \(batch, 8, 8, 1\) .*received \(2, 8, 8, 3\)"),
+        (IMAGES, np.ones((2, 2, 2, 1)), r"received \(2, 2, 2, 1\)"),
+        (Network([Lstm(3)], input_shape=(None, 4)), np.ones((2, 5, 3)), r"shape \(batch, steps, 4\) .*\(2, 5, 3\)"),
+        (Network([Lstm(3)], input_shape=(None, 4)), np.ones((2, 4)), r"shape \(batch, steps, 4\) .*\(2, 4\)"),
+    ],
+)
+def test_rows_of_another_shape_are_refused_by_what_computes(network: Network, x: Any, message: str) -> None:
+    x = x if isinstance(x, list) else jnp.asarray(x, "float32")
+    for compute in (network.forward, lambda weights, x: network.activations(weights, x, network.names)):
+        with pytest.raises(ValueError, match=message):
+            compute(network.init(0), x)
+
+
+def test_images_of_other_sizes_are_taken_where_the_weights_fit_them() -> None:
+    weights, larger = IMAGES.init(0), np.ones((2, 12, 9, 1), "float32")
+    same = replace(IMAGES, input_shape=(12, 9, 1))
+    np.testing.assert_array_equal(IMAGES.forward(weights, larger), same.forward(weights, larger))
 
 
 # Values: JSON, equality, summary

@@ -239,6 +239,7 @@ class Composite(Layer):
 
     @jitted
     def forward(self, weights: Weights, x: Any) -> Any:
+        self._check_rows(weights, x)
         values = self._entered(x)
         for child in self.children:
             y = steps.forward(child.layer, weights.get(child.key, {}), read_by(child, values))
@@ -260,6 +261,7 @@ class Composite(Layer):
 
     @jitted
     def forward_from(self, weights: Weights, state: Any, x: Any) -> tuple[Any, Any]:
+        self._check_rows(weights, x)
         values, after = self._entered(x), {}
         for child in self.children:
             own, read = weights.get(child.key, {}), read_by(child, values)
@@ -273,6 +275,7 @@ class Composite(Layer):
     def activations(self, weights: Weights, x: Any, paths: Collection[str]) -> tuple[Any, dict[str, Array]]:
         """y, and what the layers of these `paths` put out on the way; ValueError if one is none of the network's."""
         self.check_paths(paths)
+        self._check_rows(weights, x)
         values, found = self._entered(x), dict[str, Array]()
         for child in self.children:
             inner = [path.removeprefix(f"{child.name}/") for path in paths if path.startswith(f"{child.name}/")]
@@ -429,8 +432,14 @@ class Composite(Layer):
         if self.entries == 1:
             return [x]
         if not isinstance(x, tuple) or len(x) != self.entries or isinstance(x[0], int):
-            raise ValueError(f"{type(self).__name__} reads {self.entries} inputs, received {x}; give it as many.")
+            received = jax.tree.map(lambda part: getattr(part, "shape", part), x)
+            raise ValueError(
+                f"{type(self).__name__} reads {self.entries} inputs, received {received}; give it a tuple of as many."
+            )
         return list(x)
+
+    def _check_rows(self, weights: Weights, x: Any) -> None:
+        """ValueError if x cannot be what `forward` reads; only a network knows its rows."""
 
     def _left(self, values: Sequence[Any]) -> Any:
         """What of the values is y."""

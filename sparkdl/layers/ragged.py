@@ -94,6 +94,14 @@ def as_ragged(x: Any) -> Ragged:
     return x if isinstance(x, Ragged) else Ragged(x, jnp.full(x.shape[0], x.shape[1], INTEGERS))
 
 
+def row_shape_of(x: Any, expected: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The shape of a row of x, which is to be `expected`; an array may stand for rows of any length. None: no rows."""
+    shape = getattr(values_of(x), "shape", ())
+    if isinstance(x, Ragged) or is_ragged(expected):
+        return (None, *shape[2:]) if len(shape) > 1 else None
+    return tuple(shape[1:]) if shape else None
+
+
 def is_row_shape(shape: Sequence[Any]) -> bool:
     """Whether it is one of an input's rows: positive integers; None in place of the first is any length."""
     rest = shape[1:] if is_ragged(shape) else shape
