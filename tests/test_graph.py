@@ -240,6 +240,12 @@ def test_paths_lead_into_nodes() -> None:
         ({"x": (2, 2)}, {"y": (Dense(2), "x")}, "y", r"Node 'y' \(Dense\): Dense expects rows of shape"),
         ({"x": (2,)}, {"y": (TWINS, "x")}, "y", "Node 'y' is a Graph of 2 inputs, received 1 sources"),
         ({"x": (2,)}, {"y": (Same("z"), "x")}, "y", "weights of 'z', which is no node above it"),
+        (
+            {"x": (2,)},
+            {"y": (Network([Dense(3)]), "x"), "z": (Same("y"), "y")},
+            "z",
+            r"Node 'z' \(Network\): Network is to share 'y', and expects \{.*\(3, 3\).*received .*\(2, 3\).*same sizes",
+        ),
         ({"x": (2,)}, {"y": (Dense(2), "x")}, "x", "outputs names 'x', which is no node"),
         ({"x": (2,)}, {"y": (Dense(2), "x")}, (), "outputs must name one node or several"),
         ({"x": (2,)}, {"y": (Dense(2), "x")}, ("y", "y"), "outputs must name one node or several that differ"),

@@ -16,7 +16,7 @@ from sparkdl.layers.base import Array, CannotCarry, Context, Layer, Shape, Weigh
 from sparkdl.layers.factored import added
 from sparkdl.layers.ragged import cast, is_ragged, reads_ragged, values_of
 from sparkdl.places import place_of
-from sparkdl.weights import updated
+from sparkdl.weights import named_arrays, updated
 
 
 class Child(NamedTuple):
@@ -410,12 +410,12 @@ class Composite(Layer):
         return self.replaced(changed) if changed else self
 
     def _check_shared(self, child: Child, shapes: Sequence[Any]) -> None:
-        """ValueError if a child uses arrays of a layer of another kind that are not there, or of other shapes."""
-        if not child.layer.shares:
+        """ValueError if a child uses arrays of another layer that are not there, or of other shapes."""
+        owner = next((other for other in self.children if child.shared and other.key == child.key), child)
+        if owner is child or (not child.layer.shares and own_shape(child, shapes) == own_shape(owner, shapes)):
             return
-        owner = next(other for other in self.children if other.key == child.key)
         own, there = (
-            {name: array.shape for name, array in jax.eval_shape(partial(_initial, each, shapes)).items()}
+            {path: array.shape for path, array in named_arrays(jax.eval_shape(partial(_initial, each, shapes)))}
             for each in (child, owner)
         )
         if own != there:
