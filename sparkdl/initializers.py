@@ -1,14 +1,43 @@
-"""How fresh weights are drawn; jax.nn.initializers does the arithmetic."""
+"""How fresh weights are drawn."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from sparkdl.specs import Spec, check_range
+
+# What is drawn at once, for the first numbers of it: a program takes longer to compile than to draw any of these.
+COUNTS = (1 << 12, 1 << 16, 1 << 20)
+LEFT = 0.87962566103423978  # of the standard deviation of a normal distribution that is cut at two of them
+
+
+def _uniform(key: Array, shape: tuple[int, ...]) -> Array:
+    return jax.random.uniform(key, shape, float, -1)
+
+
+def _truncated_normal(key: Array, shape: tuple[int, ...]) -> Array:
+    return jax.random.truncated_normal(key, -2, 2, shape, float)
+
+
+def _drawn(draw: Callable[[Array, tuple[int, ...]], Array], key: Array, shape: tuple[int, ...]) -> Any:
+    """What `draw` gives, of which every number depends on the key and its index alone; of NumPy unless traced."""
+    wanted = math.prod(shape)
+    numbers = draw(key, (next((count for count in COUNTS if count >= wanted), wanted),))
+    known: Any = numbers if isinstance(numbers, jax.core.Tracer) else np.asarray(numbers)
+    return known[:wanted].reshape(shape)
+
+
+def filled(shape: tuple[int, ...], value: float) -> Array:
+    """An array of one value in JAX's default float type, for which no program is compiled."""
+    return jax.device_put(np.full(shape, value, float))
 
 
 def _check_kernel(initializer: Initializer, shape: tuple[int, ...]) -> None:
@@ -39,7 +68,7 @@ class Zeros(Initializer):
     """All zeros."""
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
-        return jax.nn.initializers.zeros(key, shape, float)
+        return filled(shape, 0)
 
 
 @dataclass(frozen=True)
@@ -47,7 +76,7 @@ class Ones(Initializer):
     """All ones."""
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
-        return jax.nn.initializers.ones(key, shape, float)
+        return filled(shape, 1)
 
 
 @dataclass(frozen=True)
@@ -61,7 +90,7 @@ class Constant(Initializer):
         check_range(self, "(-inf, inf)", "value")
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
-        return jax.nn.initializers.constant(self.value)(key, shape, float)
+        return filled(shape, self.value)
 
 
 @dataclass(frozen=True)
@@ -85,7 +114,7 @@ class TruncatedNormal(Initializer):
         check_range(self, "(-inf, inf)", "mean")
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
-        return self.mean + jax.nn.initializers.truncated_normal(self.stddev)(key, shape, float)
+        return jax.device_put(self.mean + self.stddev * _drawn(_truncated_normal, key, shape))
 
 
 @dataclass(frozen=True)
@@ -103,7 +132,12 @@ class Orthogonal(Initializer):
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
         _check_kernel(self, shape)
-        return jax.nn.initializers.orthogonal(self.gain)(key, shape, float)
+        sides = (math.prod(shape[:-1]), shape[-1])
+        drawn = _drawn(jax.random.normal, key, (max(sides), min(sides)))
+        library: Any = jnp if isinstance(drawn, Array) else np
+        columns, upper = library.linalg.qr(drawn)
+        matrix = self.gain * columns * library.sign(library.diagonal(upper))[None]
+        return jax.device_put((matrix if sides[0] >= sides[1] else matrix.T).reshape(shape))
 
 
 @dataclass(frozen=True)
@@ -121,8 +155,13 @@ class VarianceScaling(Initializer):
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
         _check_kernel(self, shape)
-        draw = jax.nn.initializers.variance_scaling(self.scale, self.fan, self.distribution)
-        return draw(key, shape, float)
+        *spatial, inputs, outputs = shape
+        fan = math.prod(spatial) * (inputs if self.fan == "fan_in" else (inputs + outputs) / 2)
+        is_uniform = self.distribution == "uniform"
+        drawn = _drawn(_uniform if is_uniform else _truncated_normal, key, shape)
+        variance = drawn.dtype.type(self.scale / fan)  # rounded as jax.nn.initializers does
+        deviation = np.sqrt(3 * variance) if is_uniform else np.sqrt(variance) / variance.dtype.type(LEFT)
+        return jax.device_put(drawn * deviation)
 
 
 @dataclass(frozen=True)

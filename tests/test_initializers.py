@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
+from sparkdl import Network
 from sparkdl.initializers import (
     Constant,
     GlorotNormal,
@@ -22,6 +24,7 @@ from sparkdl.initializers import (
     TruncatedNormal,
     Zeros,
 )
+from sparkdl.layers import Dense
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -55,6 +58,42 @@ def test_variance_follows_the_fans(initializer: Initializer, variance: float) ->
     # A normal cut at two deviations has 0.8796 of its deviation left, and is widened by as much.
     largest = np.sqrt(3 * variance) if uniform else 2 * np.sqrt(variance) / 0.87962566
     assert 0.98 * largest < np.abs(kernel).max() <= largest * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (3, 3, 20, 60), (1100, 1000)], ids=str)
+@pytest.mark.parametrize(
+    ("initializer", "name", "arguments"),
+    [
+        (GlorotNormal(), "glorot_normal", ()),
+        (GlorotUniform(), "glorot_uniform", ()),
+        (HeNormal(), "he_normal", ()),
+        (HeUniform(), "he_uniform", ()),
+        (LecunNormal(), "lecun_normal", ()),
+        (LecunUniform(), "lecun_uniform", ()),
+        (TruncatedNormal(0.1), "truncated_normal", (0.1,)),
+        (Orthogonal(2.0), "orthogonal", (2.0,)),
+    ],
+)
+def test_kernels_are_those_of_jax_traced_or_not(
+    initializer: Initializer, name: str, arguments: tuple[float, ...], shape: tuple[int, ...]
+) -> None:
+    """Of numbers that a program draws for kernels of any shape, and of as many as are wanted."""
+    if isinstance(initializer, Orthogonal) and len(shape) < 4 and shape[0] > 1000:
+        shape = (300, 40)
+    key = jax.random.key(7)
+    expected = np.asarray(getattr(jax.nn.initializers, name)(*arguments)(key, shape))
+    largest = float(np.abs(expected).max())
+    np.testing.assert_allclose(initializer.sample(key, shape), expected, rtol=0, atol=1e-6 * largest)
+    traced = jax.jit(lambda key: initializer.sample(key, shape))(key)
+    np.testing.assert_allclose(traced, expected, rtol=0, atol=1e-6 * largest)
+
+
+def test_fresh_weights_of_any_shape_take_few_programs(caplog: pytest.LogCaptureFixture) -> None:
+    network = Network([Dense(16 + size) for size in range(20)], input_shape=(7,))
+    network.init(0)
+    with jax.log_compiles(), caplog.at_level("WARNING", logger="jax"):
+        replace(network, input_shape=(9,), layers=[*network.layers, Dense(3)]).init(1)
+    assert not [record.getMessage() for record in caplog.records if "XLA compilation" in record.getMessage()]
 
 
 def test_truncated_normal_is_cut_at_two_deviations_around_its_mean() -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from sparkdl.initializers import filled
 from sparkdl.layers.base import Array, Context, Shape, Weights, jitted
 from sparkdl.layers.normalization import Standardization, along_channels, row_sums, wide
 from sparkdl.specs import is_number
@@ -61,7 +62,7 @@ class BatchNorm(Standardization):
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
         channels = input_shape[-1:]
-        return super().init(key, input_shape) | {"mean": jnp.zeros(channels), "variance": jnp.ones(channels)}
+        return super().init(key, input_shape) | {"mean": filled(channels, 0), "variance": filled(channels, 1)}
 
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import jax
 import jax.numpy as jnp
 
-from sparkdl.initializers import Constant, HeNormal, Initializer
+from sparkdl.initializers import Constant, HeNormal, Initializer, filled
 from sparkdl.layers.activation import Relu
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.pooling import check_rank
@@ -75,7 +75,7 @@ class Highway(Layer):
         keys, kernels = jax.random.split(key, 3), Initializer.of(self.kernel_initializer)
         return {
             "kernel": kernels.sample(keys[0], (inputs, inputs)),
-            "bias": jnp.zeros(inputs),
+            "bias": filled((inputs,), 0),
             "gate_kernel": kernels.sample(keys[1], (inputs, inputs)),
             "gate_bias": Initializer.of(self.gate_bias_initializer).sample(keys[2], (inputs,)),
         }
@@ -121,9 +121,9 @@ class SqueezeExcite(Layer):
         squeeze_key, excite_key = jax.random.split(key)
         return {
             "squeeze": kernels.sample(squeeze_key, (channels, self.units)),
-            "squeeze_bias": jnp.zeros(self.units),
+            "squeeze_bias": filled((self.units,), 0),
             "excite": kernels.sample(excite_key, (self.units, channels)),
-            "excite_bias": jnp.zeros(channels),
+            "excite_bias": filled((channels,), 0),
         }
 
     @jitted

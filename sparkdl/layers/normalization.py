@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from sparkdl.initializers import filled
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.specs import check_integers, is_integer, is_number
 
@@ -131,8 +132,8 @@ class Standardization(Layer):
         return check_channels(self, input_shape)
 
     def init(self, key: Array, input_shape: Shape) -> Weights:
-        weights = {"scale": jnp.ones(input_shape[-1:])} if self.scale else {}
-        return weights | ({"bias": jnp.zeros(input_shape[-1:])} if self.bias else {})
+        weights = {"scale": filled(input_shape[-1:], 1)} if self.scale else {}
+        return weights | ({"bias": filled(input_shape[-1:], 0)} if self.bias else {})
 
     def scaled(self, weights: Weights, standard: Array) -> Array:
         """standard * scale."""

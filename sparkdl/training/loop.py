@@ -33,7 +33,6 @@ from sparkdl.training.resumption import Position, Share, from_arrays, to_arrays
 from sparkdl.training.run_folder import RunFolder
 from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.compiled_phase import CompiledPhase, compile_phase, stacked
-from sparkdl.training.step.programs import initialization
 from sparkdl.training.step.step import State, initial_state, replicate
 from sparkdl.training.stopping import MONITORS
 from sparkdl.training.watch import Watch, are_finite
@@ -175,7 +174,7 @@ class _Group:
         return replicate(stacked(states) if self.several else states[0], self.mesh)
 
     def _initial_state(self, plan: Training, initial: Weights | None) -> State:
-        weights = initialization(plan.network)(np.int64(plan.seed))
+        weights = plan.network.init(plan.seed)
         if initial is not None:
             weights = started_from(weights, initial)
         return self._state_at(plan, weights, 0)

@@ -16,7 +16,7 @@ from sparkdl.training import Training
 from sparkdl.training.data.batches import Shard
 from sparkdl.training.exchanges import all_reduce
 from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.step.programs import compiled_step, initialization, program_of
+from sparkdl.training.step.programs import compiled_step, program_of
 from sparkdl.training.step.step import Settings, abstract_rows, initial_state, replicate
 
 RANDOM = np.random.default_rng(3)
@@ -32,7 +32,7 @@ def rows(count: int, inputs: int, outputs: int) -> Any:
 
 def temporary_bytes(plan: Training, workers: int, batch: int) -> int:
     mesh = Mesh(np.array(jax.local_devices()[:workers]), (WORKERS,))
-    weights = initialization(plan.network)(np.int64(0))
+    weights = plan.network.init(0)
     state = replicate(initial_state(plan.network, weights, plan.optimizer, plan.exchange, workers), mesh)
     shapes = abstract_rows(Shard.from_arrays(*rows(1, WIDTH, WIDTH)), batch, mesh)
     settings = Settings.of(plan.optimizer, 0.1, 0)

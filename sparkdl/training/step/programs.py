@@ -10,9 +10,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from sparkdl.compiler import ONCE
 from sparkdl.initializers import Initializer
-from sparkdl.network import BaseNetwork
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
 from sparkdl.specs import Named, Spec
@@ -77,12 +75,6 @@ def compiled_validation(program: Program, weights: Any, batch: Rows, several: bo
         return make_validation(network, objective, mesh, several).lower(weights, batch).compile()
 
     return _kept(compiled, (network, objective, mesh, several, _shapes((weights, batch))))
-
-
-@lru_cache(KEPT)
-def initialization(network: BaseNetwork) -> Callable[[Any], Any]:
-    """The initial weights by seed, an integer of NumPy's; random numbers are slow to optimize."""
-    return jax.jit(lambda seed: network.init(jax.random.key(seed)), compiler_options=ONCE)
 
 
 class _Compiled:
