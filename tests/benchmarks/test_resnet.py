@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -63,11 +64,13 @@ def test_all_read_the_same_batches_and_weights(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read[name], array)
 
 
+@functools.cache
 def trained_output() -> tuple[Any, np.ndarray[Any, Any]]:
     """Weights, and what the network puts out in training."""
     weights = NETWORK.init(0)
     context = Context(jax.random.key(0), jax.numpy.ones(len(X)))
-    return weights, np.asarray(NETWORK.train_forward(weights, jax.numpy.asarray(X), context)[0])
+    forward = jax.jit(lambda weights, x: NETWORK.train_forward(weights, x, context)[0])
+    return weights, np.asarray(forward(weights, X))
 
 
 def test_pytorch_computes_the_same_network() -> None:
