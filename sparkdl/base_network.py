@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
@@ -35,8 +35,8 @@ WIDEST = 72  # characters of a layer, and of what it reads, in a summary
 class BaseNetwork(Generating):
     """Base of `Network` and `Graph`: all that training, scoring and saving know of a network.
 
-    x  the array of the only input, or a tuple of those of all inputs, in their order
-    y  the array of the only output, or a tuple likewise
+    x  the array of the only input, or a tuple of those of all inputs, in their order; or a dict of arrays by input
+    y  the array of the only output, or a tuple of those of all outputs
     """
 
     @property
@@ -258,6 +258,14 @@ class BaseNetwork(Generating):
 
         self.check_weights(weights)
         return onnx_model(self, self.input_shapes, self.output_names, weights, opset)
+
+    def _entered(self, x: Any) -> list[Any]:
+        if isinstance(x, Mapping):
+            names = list(self.input_shapes)
+            if x.keys() != set(names):
+                raise ValueError(f"x must have the inputs {', '.join(names)}, received {', '.join(map(str, x))}.")
+            return [x[name] for name in names]
+        return super()._entered(x)
 
     def _check_rows(self, weights: Weights, x: Any) -> None:
         if getattr(self, "input_shape", ()) is None:  # of a network within another, which checks what it is given

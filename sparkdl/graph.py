@@ -38,7 +38,7 @@ class Same(Spec):
 class Graph(BaseNetwork):
     """A network of any shape: every node is a layer that reads inputs or nodes above it.
 
-    x        the array (batch, *shape) of the only input, or a tuple of them in the order of `inputs`
+    x        the array (batch, *shape) of the only input, or a tuple of them in the order of `inputs`, or a dict by name
     y        the array (batch, *shape) of the only output, or a tuple of them in the order of `outputs`
     weights  {node name: its weights} for the nodes that have weights
 

@@ -266,7 +266,8 @@ def test_what_fits_nothing_is_refused_by_name(inputs: Any, nodes: Any, outputs: 
     [
         (("b", "a"), r"shape \(batch, 2\) for input 'a', received \(5, 3\)"),
         ("a", r"Graph reads 2 inputs, received \(5, 2\); give it a tuple"),
-        ({"a": "a", "b": "b"}, r"reads 2 inputs, received \{'a': \(5, 2\), 'b': \(5, 3\)\}; give it a tuple"),
+        ({"a": "b", "b": "b"}, r"shape \(batch, 2\) for input 'a', received \(5, 3\)"),
+        ({"a": "a", "c": "b"}, "x must have the inputs a, b, received a, c"),
     ],
 )
 def test_arrays_of_other_inputs_are_refused_by_what_computes(x: Any, message: str) -> None:
@@ -274,6 +275,15 @@ def test_arrays_of_other_inputs_are_refused_by_what_computes(x: Any, message: st
     arrays = {"a": np.ones((5, 2), "float32"), "b": np.ones((5, 3), "float32")}
     with pytest.raises(ValueError, match=message):
         graph.forward(graph.init(0), jax.tree.map(lambda name: arrays[name], x))
+
+
+def test_arrays_may_be_given_by_name() -> None:
+    graph = Graph({"b": (2,), "a": (3,)}, {"both": (Concatenate(), "a", "b"), "y": (Dense(1), "both")}, "y")
+    weights, x = graph.init(0), (np.ones((5, 2), "float32"), np.full((5, 3), 2.0, "float32"))
+    expected = graph.forward(weights, x)
+    np.testing.assert_array_equal(graph.forward(weights, {"a": x[1], "b": x[0]}), expected)
+    alone = Network([Dense(3)], input_shape=(2,))
+    np.testing.assert_array_equal(alone.forward(alone.init(0), {"features": x[0]}), alone.forward(alone.init(0), x[0]))
 
 
 def test_the_summary_tells_what_is_read() -> None:
