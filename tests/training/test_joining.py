@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
+import time
 
 import pytest
 from jaxlib import _jax
@@ -46,3 +49,27 @@ def test_the_other_workers_are_added_to_whom_grpc_talks_to_without_a_proxy(
     joining._avoid_proxies(["10.0.0.5", "10.0.0.6", "10.0.0.5"])
     assert os.environ[joining.EXCLUDED] == expected
     assert os.environ.get("no_proxy") == excluded.get("no_proxy")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_workers_wait_for_a_coordinator_that_comes_late(address: str) -> None:
+    """gRPC would try at once, and a second later."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as late:
+        late.bind((address, 0))  # and does not listen yet
+        waiting = threading.Thread(
+            target=joining._await_coordinator, args=(address, late.getsockname()[1], time.monotonic() + 60)
+        )
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        late.listen()
+        waiting.join(60)
+        assert not waiting.is_alive()
+
+
+def test_they_do_not_wait_longer_than_they_may() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        started = time.monotonic()
+        joining._await_coordinator("127.0.0.1", silent.getsockname()[1], started + 0.3)
+        assert time.monotonic() - started >= 0.3

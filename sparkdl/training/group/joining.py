@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from typing import Any
 
 from jax.sharding import Mesh
@@ -11,6 +13,7 @@ from sparkdl.training.group.addresses import interface_of, join_port
 from sparkdl.training.group.gloo import bind_gloo, widen_send_buffers
 
 SHUTDOWN_SECONDS = 30
+RETRY_SECONDS = 0.01
 EXCLUDED = "no_grpc_proxy"  # hosts to which gRPC goes straight; else those of no_proxy
 
 
@@ -40,15 +43,18 @@ def join(rank: int, addresses: list[str], port: int, seconds: float) -> Mesh:
 
     several = len(addresses) > 1
     if several:
+        deadline = time.monotonic() + seconds
         _avoid_proxies(addresses)
         _take_interface(addresses[rank])
         coordinator = join_port(addresses[0], port)
+        if rank:
+            _await_coordinator(addresses[0], port, deadline)
         jax.distributed.initialize(
             coordinator,
             num_processes=len(addresses),
             process_id=rank,
             cluster_detection_method="deactivate",
-            initialization_timeout=int(seconds),
+            initialization_timeout=max(1, int(deadline - time.monotonic())),
             shutdown_timeout_seconds=SHUTDOWN_SECONDS,
             coordinator_bind_address=coordinator,
         )
@@ -58,6 +64,17 @@ def join(rank: int, addresses: list[str], port: int, seconds: float) -> Mesh:
         meet(mesh)  # gloo opens its connections
         widen_send_buffers()
     return mesh
+
+
+def _await_coordinator(address: str, port: int, deadline: float) -> None:
+    """Wait until it listens, or the deadline is over: gRPC, if it comes too early, tries again only after a second."""
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            socket.create_connection((address, port), timeout=left).close()
+        except OSError:
+            time.sleep(RETRY_SECONDS)
+        else:
+            return
 
 
 def _avoid_proxies(addresses: list[str]) -> None:
