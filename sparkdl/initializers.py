@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -12,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from sparkdl.compiler import ONCE
 from sparkdl.specs import Spec, check_range
 
 # What is drawn at once, for the first numbers of it: a program takes longer to compile than to draw any of these.
-COUNTS = (1 << 12, 1 << 16, 1 << 20)
+COUNTS = tuple(1 << bits for bits in range(12, 21, 2))
 LEFT = 0.87962566103423978  # of the standard deviation of a normal distribution that is cut at two of them
+Draw = Callable[[Array, tuple[int, ...]], Array]
 
 
 def _uniform(key: Array, shape: tuple[int, ...]) -> Array:
@@ -27,12 +30,18 @@ def _truncated_normal(key: Array, shape: tuple[int, ...]) -> Array:
     return jax.random.truncated_normal(key, -2, 2, shape, float)
 
 
-def _drawn(draw: Callable[[Array, tuple[int, ...]], Array], key: Array, shape: tuple[int, ...]) -> Any:
-    """What `draw` gives, of which every number depends on the key and its index alone; of NumPy unless traced."""
+@partial(jax.jit, static_argnums=(0, 2), compiler_options=ONCE)
+def _compiled(draw: Draw, key: Array, shape: tuple[int, ...]) -> Array:
+    return draw(key, shape)
+
+
+def _drawn(draw: Draw, key: Array, shape: tuple[int, ...]) -> Any:
+    """What `draw` gives; every number depends on the key and its index alone. Few are NumPy's, unless traced."""
     wanted = math.prod(shape)
-    numbers = draw(key, (next((count for count in COUNTS if count >= wanted), wanted),))
-    known: Any = numbers if isinstance(numbers, jax.core.Tracer) else np.asarray(numbers)
-    return known[:wanted].reshape(shape)
+    if isinstance(key, jax.core.Tracer) or wanted > COUNTS[-1]:  # of so many, drawing takes longer than compiling
+        return draw(key, shape)
+    count = next(count for count in COUNTS if count >= wanted)
+    return np.asarray(_compiled(draw, key, (count,)))[:wanted].reshape(shape)
 
 
 def filled(shape: tuple[int, ...], value: float) -> Array:

@@ -134,6 +134,7 @@ def errors(spark: SparkSession, rows: DataFrame) -> dict[str, Error]:
     """What comes of `FITTED` and `EVALUATED`, three at a time; what takes too long is ended, and fails then."""
     acts = {name: partial(fit, rows, *kind[:2]) for name, kind in FITTED.items()}
     acts |= {name: partial(evaluate, rows, *kind[:2]) for name, kind in EVALUATED.items()}
+    fit(rows, {}, lambda rows: rows)  # Spark's Python starts, which no act is to be charged with
     late = threading.Timer(WHOLE_SECONDS, spark.sparkContext.cancelAllJobs)
     late.start()
     try:
