@@ -177,9 +177,9 @@ class BaseNetwork(Generating):
         self.check_paths(names)
         return self.frozen_at({*names, *(() if until is None else self._needed([self._last_of(until)]))})
 
-    def check_weights(self, weights: Weights) -> None:
+    def check_weights(self, weights: Weights, input_shape: Any = None) -> None:
         """ValueError naming the first array that is missing, unknown or of another shape than this network's."""
-        expected = dict(named_arrays(self.abstract_weights()))
+        expected = dict(named_arrays(self.abstract_weights(input_shape)))
         received = dict(named_arrays(weights))
         for name in sorted(expected.keys() | received.keys()):
             want, have = (str(part[name].shape) if name in part else "nothing" for part in (expected, received))
@@ -288,11 +288,10 @@ class BaseNetwork(Generating):
                 return False
         shapes = tuple(found.values())
         try:
-            expected = self.abstract_weights(shapes[0] if len(shapes) == 1 else shapes)
+            self.check_weights(weights, shapes[0] if len(shapes) == 1 else shapes)
         except (ArithmeticError, TypeError, ValueError):
             return False
-        own, given = ({path: array.shape for path, array in named_arrays(each)} for each in (expected, weights))
-        return own == given
+        return True
 
     def _last_of(self, name: str) -> str:
         """The layer of that name, or the last that it stands for by its number."""
