@@ -86,6 +86,8 @@ def local_session(
     settings: dict[str, Setting] = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
         "spark.driver.memory": "2g",
+        # As Spark sets it for columns: else it starts another daemon for RDDs, of which rows of Python lists come.
+        "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": 1,
         "spark.log.level": "ERROR",
         "spark.python.daemon.module": "sparkdl.spark.daemon",
         "spark.sql.execution.arrow.pyspark.enabled": True,

@@ -33,6 +33,25 @@ def test_they_are_forked_by_a_daemon_that_has_loaded_what_tasks_need(spark: Spar
     assert told[1:] == ["True", "True"]
 
 
+def test_rows_that_come_from_lists_and_rdds_take_no_daemon_of_their_own(spark: SparkSession) -> None:
+    """Spark has a daemon for each environment, which it makes otherwise for RDDs than for columns."""
+
+    def daemons(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os
+
+        list(batches)
+        yield pa.RecordBatch.from_pydict({"daemon": [os.getppid()]})
+
+    def daemon_of(_: Any) -> int:
+        import os
+
+        return os.getppid()
+
+    of_columns = {row.daemon for row in spark.range(3).mapInArrow(daemons, "daemon long").collect()}
+    assert set(spark.sparkContext.range(3).map(daemon_of).collect()) == of_columns
+    assert len(of_columns) == 1
+
+
 def test_the_daemon_starts_no_backend_which_a_fork_would_break() -> None:
     code = "from sparkdl.spark import daemon; daemon.load()\n"
     code += "from jax._src import xla_bridge; print(xla_bridge.backends_are_initialized())"
