@@ -28,10 +28,10 @@ test-all: test test-slow test-cluster notebooks test-matrix-quick  ## run every 
 test-matrix-quick:  ## run some tests of Spark with the oldest pyspark
 	.ci/test_matrix --quick 3.5
 
-test-slow: $(VENV)/installed-test  ## run what test leaves out: faults, mutations, benchmarks
+test-slow: $(VENV)/spark.jsa  ## run what test leaves out: faults, mutations, benchmarks
 	$(RUN) -m pytest --numprocesses 3 -m slow --ignore tests/cluster
 
-test-cluster: $(VENV)/installed-test  ## run the tests on several hosts, made of network namespaces
+test-cluster: $(VENV)/spark.jsa  ## run the tests on several hosts, made of network namespaces
 	$(RUN) -m pytest --numprocesses 3 tests/cluster
 
 test-matrix:  ## run the tests of Spark with every pyspark that is supported
@@ -65,6 +65,10 @@ $(VENV)/installed-%: $(VENV)/created setup.cfg setup.py
 		$(PIP) ".[jre]"; \
 	}
 	@touch $@
+
+# Half of a session's start, for tests that start many.
+$(VENV)/spark.jsa: $(VENV)/installed-test
+	@$(RUN) tests/share_classes.py $@
 
 $(VENV)/created:
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { \

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,9 +36,14 @@ jax.config.update("jax_num_cpu_devices", 3)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-# Java's optimizing compiler is half of a session's work, and pays off in none this short. Subprocesses get these too.
-for _options in ("SPARK_LAUNCHER_OPTS", "SPARK_SUBMIT_OPTS"):
-    os.environ.setdefault(_options, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Java's optimizing compiler is half of a session's work, and pays off in none this short; half of the rest is to load
+# and verify classes, which share_classes.py may have done. Subprocesses get these too.
+_java = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", _java)
+_classes = Path(sys.prefix, "spark.jsa")
+if _classes.exists() and _classes.stat().st_size:
+    _java += f" -XX:SharedArchiveFile={_classes} -Xlog:disable"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _java)
 
 ON_SPARK = ("tests/spark/", "tests/faults/", "tests/fuzz/")
 # With no session, or with their own.

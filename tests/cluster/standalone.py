@@ -45,7 +45,8 @@ def environment(host: Host, user: int | None = None, **more: str) -> dict[str, s
     ipv6 = str(host.address.startswith("[")).lower()
     own = {
         "JAVA_HOME": java,
-        "JAVA_TOOL_OPTIONS": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.net.preferIPv6Addresses={ipv6}",
+        "JAVA_TOOL_OPTIONS": f"{os.environ['SPARK_SUBMIT_OPTS']} -Djava.net.preferIPv6Addresses={ipv6}",
+        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # most programs take longer to compile than to run
         "SPARK_DAEMON_MEMORY": "192m",
         "SPARK_HOME": str(SPARK),
         "SPARK_LOCAL_IP": host.address,

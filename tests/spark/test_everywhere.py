@@ -319,9 +319,10 @@ def driver(kind: str, folder: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         UNOPTIMIZED[0]: UNOPTIMIZED[1],
         "SPARK_LOCAL_DIRS": str(folder / "local"),
-        "SPARK_TESTING": "1",  # a Connect server then takes any free port
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # half the time for a session this short
+        "JAVA_TOOL_OPTIONS": os.environ["SPARK_SUBMIT_OPTS"],  # for executors, too
     }
+    if kind == "connect":
+        environment["SPARK_TESTING"] = "1"  # its server then takes any free port
     command = [sys.executable, __file__, kind, str(folder)]
     with (folder / "log").open("w") as stream:
         return subprocess.Popen(command, stdout=stream, stderr=stream, cwd=folder, env=environment)
