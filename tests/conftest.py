@@ -226,6 +226,7 @@ SLOW = (
     "tests/spark/test_predictor.py",
     "tests/spark/test_pretrained_network.py",
     "tests/spark/test_python_workers.py::test_other_daemons",
+    "tests/spark/test_python_workers.py::test_tracebacks",
     "tests/spark/test_quickstart.py",
     "tests/spark/test_ragged.py",
     "tests/spark/test_readme.py",

@@ -22,6 +22,7 @@ SECONDS = 120.0
 def main(archive: Path) -> None:
     """Do what most tests do, in a session whose Java writes the file when it ends."""
     written = archive.with_suffix(".new")
+    written.unlink(missing_ok=True)
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions -Xlog:disable"
     os.environ["SPARK_SUBMIT_OPTS"] = f"{options} -XX:ArchiveClassesAtExit={written}"
     session = local_session("local[1]")

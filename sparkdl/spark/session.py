@@ -24,6 +24,7 @@ from sparkdl.spark.driver.old_spark import JAVAS, OLD, refuse_connect
 
 Setting = bool | int | float | str | None
 QUIET = Path(__file__).with_name("log4j2.properties").resolve()
+SIMPLIFIED = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
 # Spark asks for this module on the command line, runs as well without it, and Java ends where it is missing.
 INCUBATOR = "--add-modules=jdk.incubator.vector"
 
@@ -86,8 +87,6 @@ def local_session(
     settings: dict[str, Setting] = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
         "spark.driver.memory": "2g",
-        # As Spark sets it for columns: else it starts another daemon for RDDs, of which rows of Python lists come.
-        "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": 1,
         "spark.log.level": "ERROR",
         "spark.python.daemon.module": "sparkdl.spark.daemon",
         "spark.sql.execution.arrow.pyspark.enabled": True,
@@ -95,6 +94,9 @@ def local_session(
         "spark.ui.enabled": False,
         "spark.ui.showConsoleProgress": False,
     }
+    if str(conf.get(SIMPLIFIED, True)).lower() == "true":
+        # As Spark sets it for columns: else it starts another daemon for RDDs, of which rows of Python lists come.
+        settings["spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"] = 1
     if master.startswith("local"):  # a laptop's own name often resolves to nothing, or to yesterday's network
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= {f"spark.python.unix.domain.socket.{name}": value for name, value in _sockets().items()}

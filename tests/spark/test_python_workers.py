@@ -52,6 +52,21 @@ def test_rows_that_come_from_lists_and_rdds_take_no_daemon_of_their_own(spark: S
     assert len(of_columns) == 1
 
 
+@pytest.mark.parametrize("wanted", [None, True, False, "false"])
+def test_tracebacks_are_simplified_unless_the_session_is_told_otherwise(wanted: object) -> None:
+    """Of functions on columns and of RDDs alike, by one variable, so that both have one daemon."""
+    told = {} if wanted is None else {"spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": wanted}
+    code = "import os, sys; from sparkdl.spark import local_session\n"
+    code += f"session = local_session('local[1]', **{told!r})\n"
+    code += "look = lambda _: 'SPARK_SIMPLIFIED_TRACEBACK' in os.environ\n"
+    code += "of_rdds = session.sparkContext.range(1).map(look).first()\n"
+    code += "from pyspark.sql.functions import pandas_udf\n"
+    code += "of_columns = session.range(1).select(pandas_udf(lambda ids: ids * 0 + look(0), 'long')('id')).first()[0]\n"
+    code += "print(of_rdds, bool(of_columns))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == [str(wanted in (None, True))] * 2, done.stderr
+
+
 def test_the_daemon_starts_no_backend_which_a_fork_would_break() -> None:
     code = "from sparkdl.spark import daemon; daemon.load()\n"
     code += "from jax._src import xla_bridge; print(xla_bridge.backends_are_initialized())"
