@@ -21,6 +21,7 @@ from sparkdl.layers import Conv, Dense, Flatten, MaxPool, Relu, Rescale
 from sparkdl.losses import SoftmaxCrossEntropy
 from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD, Momentum, Optimizer
+from sparkdl.shared_programs import kept_by_every_process
 from sparkdl.training import AllReduce, Exchange, ParameterAveraging, ShardedAllReduce, Training
 from sparkdl.training.data.batches import Rows, Shard
 from sparkdl.training.exchanges.exchange import (
@@ -37,7 +38,6 @@ from sparkdl.training.exchanges.exchange import (
 from sparkdl.training.exchanges.threshold import ThresholdSharing
 from sparkdl.training.group.collectives import meet
 from sparkdl.training.loop import Share, train
-from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.step import (
     Program,
     Settings,

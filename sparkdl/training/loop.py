@@ -17,6 +17,7 @@ from sparkdl.layers.base import Weights
 from sparkdl.objective import SENT
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
+from sparkdl.shared_programs import kept_by_every_process
 from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import feed
@@ -31,7 +32,6 @@ from sparkdl.training.records.recorder import Recorder, is_sampled, sampling
 from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, from_arrays, to_arrays
 from sparkdl.training.run_folder import RunFolder
-from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.compiled_phase import CompiledPhase, compile_phase, stacked
 from sparkdl.training.step.step import State, initial_state, replicate
 from sparkdl.training.stopping import MONITORS

@@ -115,10 +115,10 @@ def test_one_whose_last_step_diverges_leaves_them_alone_too() -> None:
 
 
 def test_runs_that_differ_in_settings_share_their_programs() -> None:
-    programs._made.cache_clear()
+    programs._compiled.cache_clear()
     for plan in (PLAN, replace(PLAN, step_size=0.3, seed=12), replace(PLAN, optimizer=AdamW(weight_decay=0.7))):
         train(plan, share((23,)), share((23,)), mesh((23,)))
-    assert programs._made.cache_info().currsize == 2  # a step and a score
+    assert programs._compiled.cache_info().currsize == 2  # a step and a score
 
 
 def test_only_small_dense_networks_are_joined_and_only_on_a_cpu() -> None:

@@ -12,8 +12,8 @@ from jax import Array, lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from sparkdl.shared_programs import kept_by_every_process
 from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.step.compilation import kept_by_every_process
 from sparkdl.training.step.step import local_workers, spread
 
 FRAME_BYTES = 1 << 20

@@ -79,14 +79,17 @@ def compile_phase(
     program = program_of(plan, steps[0].count, mesh, updates, epoch)
     each = [Settings.of(Optimizer.of(each.optimizer), each.step_size, each.seed) for each in plans]
     settings = stacked(each) if several else each[0]
-    programs = [compiled_step(program, state, settings, batch, clock, several, own_rows) for batch in batches]
+    programs: list[Any] = [None] * len(batches)
+    first = jax.process_index() * len(batches) // jax.process_count()  # each process begins with others: `compile_once`
+    for index in [*range(first, len(batches)), *range(first)]:
+        programs[index] = compiled_step(program, state, settings, batches[index], clock, several, own_rows)
     on_cpu = mesh.devices.flat[0].platform == "cpu"
     waits = on_cpu and max(map(_temporary_bytes, programs)) > OVERLAP_BYTES
     validation = None
     if steps[1]:
         rows = abstract_rows(shares[1].shards[0], steps[1].rows, mesh)
-        first = program_of(plan, steps[0].count, mesh, updates)  # as layers that rest are validated like others
-        validation = compiled_validation(first, state.weights, rows, several)
+        beginning = program_of(plan, steps[0].count, mesh, updates)  # as layers that rest are validated like others
+        validation = compiled_validation(beginning, state.weights, rows, several)
     return CompiledPhase(programs, validation, settings, updates or steps[0].count, waits)
 
 

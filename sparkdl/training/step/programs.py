@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from sparkdl.initializers import Initializer
 from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
+from sparkdl.shared_programs import compile_once
 from sparkdl.specs import Named, Spec
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import Exchange
@@ -60,25 +61,26 @@ def compiled_step(
 ) -> Any:
     """The step of `make_step`, compiled for arrays like these."""
 
-    def compiled() -> Any:
-        return make_step(program, clock, several, own_rows).lower(state, settings, batch).compile()
+    def lowered() -> Any:
+        return make_step(program, clock, several, own_rows).lower(state, settings, batch)
 
-    # A clock is one run's own.
-    return compiled() if clock else _kept(compiled, (program, several, own_rows, _shapes((state, settings, batch))))
+    if clock:  # one run's own
+        return lowered().compile()
+    return _kept(lowered, (program, several, own_rows, _shapes((state, settings, batch))))
 
 
 def compiled_validation(program: Program, weights: Any, batch: Rows, several: bool = False) -> Any:
     """The validation step of `make_validation`, compiled for arrays like these."""
     network, objective, mesh = program.network, program.objective, program.mesh
 
-    def compiled() -> Any:
-        return make_validation(network, objective, mesh, several).lower(weights, batch).compile()
+    def lowered() -> Any:
+        return make_validation(network, objective, mesh, several).lower(weights, batch)
 
-    return _kept(compiled, (network, objective, mesh, several, _shapes((weights, batch))))
+    return _kept(lowered, (network, objective, mesh, several, _shapes((weights, batch))))
 
 
-class _Compiled:
-    """Makes a program, and is equal to any other that would make the same one: the key of a cache."""
+class _Lowered:
+    """Makes a program to compile, and is equal to any other that would make the same one: the key of a cache."""
 
     def __init__(self, make: Callable[[], Any], key: Any) -> None:
         self.make, self.key = make, key
@@ -87,16 +89,16 @@ class _Compiled:
         return hash(self.key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Compiled) and self.key == other.key
+        return isinstance(other, _Lowered) and self.key == other.key
 
 
 @lru_cache(KEPT)
-def _made(program: _Compiled) -> Any:
-    return program.make()
+def _compiled(program: _Lowered) -> Any:
+    return compile_once(program.make())
 
 
 def _kept(make: Callable[[], Any], key: Any) -> Any:
-    return _made(_Compiled(make, key))
+    return _compiled(_Lowered(make, key))
 
 
 def _shapes(tree: Any) -> Any:
