@@ -7,7 +7,7 @@ import platform
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -24,7 +24,7 @@ except ImportError:  # of a JAX that keeps them elsewhere: each process compiles
     cache_key = distributed = None  # type: ignore[assignment]
 
 HASH_OF_DEVICES = "_hash_accelerator_config"
-LONGEST_WAIT = 1800.0  # seconds for another process to compile, which then is as good as stuck
+LONGEST_WAIT = 300.0  # seconds for another process to compile, after which it counts as stuck
 POLL = 0.01
 
 
@@ -35,12 +35,26 @@ def compile_once(lowered: Any) -> Any:
     CPUs, each compiles for itself. The first to come compiles; the others wait for it, as they would compile what it
     does, and slow it.
     """
-    folder = getattr(jax.config, "jax_compilation_cache_dir", None)
-    if not folder or not hasattr(cache_key, HASH_OF_DEVICES) or jax.default_backend() != "cpu":
+    if not shares_programs():
         return lowered.compile()
-    name = sha256(f"{_machine()} {lowered.as_text()}".encode()).hexdigest()
-    with kept_by_every_process(), _equal_keys, _first_to_come(os.path.join(folder, f"{name}.compiled")):
+    with kept_by_every_process(), _equal_keys, compiling_once(lowered.as_text()):
         return lowered.compile()
+
+
+def shares_programs() -> bool:
+    """Whether processes of this machine can find each other's programs."""
+    is_cached = bool(getattr(jax.config, "jax_compilation_cache_dir", None))
+    return is_cached and hasattr(cache_key, HASH_OF_DEVICES) and jax.default_backend() == "cpu"
+
+
+def compiling_once(program: str) -> AbstractContextManager[None]:
+    """For what compiles within, and keeps in the cache, a program that this text tells from others.
+
+    It runs first in one process, which leaves a byte in a file, and then in all that have waited. Should it end without
+    a result, the next one is the first. Where files or locks cannot be had, none waits.
+    """
+    name = sha256(f"{_machine()} {program}".encode()).hexdigest()
+    return _first_to_come(os.path.join(jax.config.jax_compilation_cache_dir, f"{name}.compiled"))  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -65,10 +79,6 @@ def kept_by_every_process() -> Iterator[None]:
 
 @contextmanager
 def _first_to_come(path: str) -> Iterator[None]:
-    """What is within runs first in one process, which leaves a byte in the file, and then in all that have waited.
-
-    Should it end without a result, the next one is the first. Where files or locks cannot be had, none waits.
-    """
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:  # a full or strange disk, or no disk at all, as of cloud storage

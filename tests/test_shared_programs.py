@@ -18,12 +18,14 @@ import numpy as np
 import pytest
 
 from sparkdl import shared_programs
+from sparkdl.scoring import forward
 from sparkdl.shared_programs import compile_once
 
 TWO_OF_A_GROUP = """
 import sys
 import jax, jax.monitoring, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from sparkdl.scoring import forward
 from sparkdl.shared_programs import compile_once
 
 rank, port = int(sys.argv[1]), sys.argv[2]
@@ -188,3 +190,24 @@ def test_threads_leave_keys_as_they_were(folder: Path) -> None:
             each.may_end.set()
             assert future.result(30) == "compiled"
     assert shared_programs.cache_key._hash_accelerator_config is before
+
+
+def test_the_first_call_of_a_scoring_program_goes_by_turns_and_later_ones_do_not(folder: Path) -> None:
+    lowered, met = Lowered(), set[Any]()
+
+    def scores(*given: Any, part: int) -> Any:
+        return lowered.compile()
+
+    def call(rows: int) -> Any:
+        return forward._called(
+            scores, "network", met if rows == 2 else set(), {}, {"x": np.zeros(rows)}, None, 1, part=1
+        )
+
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(call, 3) for _ in range(2)]  # of two processes, as what is met is a process's own
+        threading.Timer(0.3, lowered.may_end.set).start()
+        assert [future.result(60) for future in both] == ["compiled"] * 2
+    assert lowered.begun == [0, 0]
+    before = set(folder.iterdir())
+    assert call(2) == call(2) == "compiled"
+    assert len(set(folder.iterdir()) - before) == len(met) == 1

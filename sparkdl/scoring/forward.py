@@ -24,6 +24,7 @@ from sparkdl.layers.base import Weights, map_shapes
 from sparkdl.layers.ragged import Ragged, cast
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
+from sparkdl.shared_programs import compiling_once, shares_programs
 from sparkdl.specs import is_integer
 from sparkdl.weights import weights_from_bytes
 
@@ -167,7 +168,10 @@ def compiled(scoring: Scoring, weights: Weights, platform: str) -> Forward:
     program = _program_key(scoring, platform)
     with _changing:
         if program not in _programs:
-            keep(_programs, program, _program(scoring, platform), KEPT_PROGRAMS)
+            new = _program(scoring, platform)
+            if shares_programs():  # of the Python workers of an executor, each of which scores rows of equal shapes
+                new = partial(_called, new, str(program), set())
+            keep(_programs, program, new, KEPT_PROGRAMS)
         _programs.move_to_end(program)
         run = _programs[program]
     rows, part = call_rows(scoring, platform)
@@ -232,6 +236,18 @@ def _program(scoring: Scoring, platform: str) -> Program:
         return lax.fori_loop(0, parts, add, empty)
 
     return scores
+
+
+def _called(scores: Program, name: str, met: set[Any], *given: Any, part: int) -> Scores:
+    """What the program gives; its first call for rows of these shapes, in which it is compiled, goes by turns."""
+    leaves, structure = jax.tree.flatten(given[1:-1])
+    shapes = part, structure, *((leaf.shape, leaf.dtype) for leaf in leaves)
+    if shapes in met:
+        return scores(*given, part=part)
+    with compiling_once(f"{name} {shapes}"):
+        found = scores(*given, part=part)
+    met.add(shapes)
+    return found
 
 
 def _flat(values: Any) -> Any:
