@@ -157,6 +157,14 @@ def await_slots(session: SparkSession, slots: int, within: float, steady: float 
     return registered_slots(session) or 0
 
 
+def await_fewer_slots(session: SparkSession, than: int, within: float) -> int:
+    """How many tasks can run at once, as soon as the driver knows of fewer."""
+    deadline = time.time() + within
+    while (slots := registered_slots(session) or 0) >= than and time.time() < deadline:
+        time.sleep(0.05)
+    return slots
+
+
 def fit_both(session: SparkSession, first: dict[str, Any], second: dict[str, Any]) -> list[dict[str, Any]]:
     """Two fits at the same time."""
     with ThreadPoolExecutor(2) as pool:
