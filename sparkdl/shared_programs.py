@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 
@@ -80,27 +80,24 @@ def kept_by_every_process() -> Iterator[None]:
 @contextmanager
 def _first_to_come(path: str) -> Iterator[None]:
     try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        file = open(path, "ab")  # noqa: SIM115 - what is within may fail by an OSError of its own
     except OSError:  # a full or strange disk, or no disk at all, as of cloud storage
         yield
         return
-    try:
-        is_first = not _is_done(file) and _lock(file) and not _is_done(file)
-        if not is_first:
-            _unlock(file)
-        yield
-        if is_first:
+    with file:  # closing it unlocks it
+        if not _is_done(file) and _lock(file) and not _is_done(file):
+            yield
             with suppress(OSError):  # of a full disk; then the next one is the first, too
-                os.ftruncate(file, 1)
-    finally:
-        os.close(file)  # which unlocks it
+                os.ftruncate(file.fileno(), 1)
+            return
+    yield
 
 
-def _is_done(file: int) -> bool:
-    return os.fstat(file).st_size > 0
+def _is_done(file: BinaryIO) -> bool:
+    return os.fstat(file.fileno()).st_size > 0
 
 
-def _lock(file: int) -> bool:
+def _lock(file: BinaryIO) -> bool:
     """Whether the file is this process's own now."""
     end = time.monotonic() + LONGEST_WAIT
     while fcntl and time.monotonic() < end:
@@ -112,11 +109,6 @@ def _lock(file: int) -> bool:
         except OSError:  # a file system without locks
             break
     return False
-
-
-def _unlock(file: int) -> None:
-    if fcntl:
-        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 class _EqualKeys:
