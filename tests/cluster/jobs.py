@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -158,11 +159,36 @@ def await_slots(session: SparkSession, slots: int, within: float, steady: float 
 
 
 def await_fewer_slots(session: SparkSession, than: int, within: float) -> int:
-    """How many tasks can run at once, as soon as the driver knows of fewer."""
+    """How many tasks can run at once, as soon as the driver knows of fewer than `than`."""
     deadline = time.time() + within
     while (slots := registered_slots(session) or 0) >= than and time.time() < deadline:
         time.sleep(0.05)
     return slots
+
+
+def await_idleness(session: SparkSession, within: float) -> bool:
+    """Whether for a second no stage has run; as soon as it is so, or at the end."""
+    tracker = session.sparkContext.statusTracker()
+    deadline, since = time.time() + within, time.time()
+    while time.time() < deadline and time.time() - since < 1:
+        since = time.time() if tracker.getActiveStageIds() else since
+        time.sleep(0.02)
+    return time.time() - since >= 1
+
+
+def fit_read_late(session: SparkSession, folder: str, **params: Any) -> dict[str, Any]:
+    """A fit whose rows are read once there is the file `read` in a folder, where tasks that wait leave `waiting`."""
+
+    def wait(batches: Any) -> Any:
+        Path(folder, "waiting").touch()
+        deadline = time.time() + 60
+        while not Path(folder, "read").exists() and time.time() < deadline:
+            time.sleep(0.02)
+        yield from batches
+
+    rows = frame(session)
+    model = estimator(**params).fit(rows.mapInArrow(wait, rows.schema))
+    return {"weights": digest(model.weights)}
 
 
 def fit_both(session: SparkSession, first: dict[str, Any], second: dict[str, Any]) -> list[dict[str, Any]]:

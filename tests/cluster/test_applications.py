@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -41,9 +42,25 @@ def test_executors_lost_between_two_fits_are_not_missed(cluster: Standalone, wei
         assert driver.run("fit", **SHORT)["weights"] == weights
         for host in cluster.workers[:2]:
             assert host.kill("CoarseGrainedExecutorBackend")
-        # Where Spark learns of it only once the fit has begun, it may end its context: its check of a barrier stage's
-        # slots is final under adaptive execution.
-        assert driver.run("await_fewer_slots", than=2, within=60) < 2
+        assert driver.run("fit", **SHORT)["weights"] == weights
+
+
+def test_executors_lost_while_rows_are_read_are_waited_for(cluster: Standalone, weights: str, tmp_path: Path) -> None:
+    """Spark's own check of a barrier stage's slots would end its context, and with it the session."""
+    with cluster.driver() as driver:
+        fitting = driver.start("fit_read_late", folder=str(tmp_path), **SHORT)
+        wait_until((tmp_path / "waiting").exists, 60, driver.last_words)
+        for host in cluster.workers[:2]:
+            assert host.kill("deploy.worker.Worker", signal.SIGSTOP)  # which would start another executor at once
+            assert host.kill("CoarseGrainedExecutorBackend")
+        try:
+            assert driver.run("await_fewer_slots", than=2, within=60) < 2
+            (tmp_path / "read").touch()
+            assert driver.run("await_idleness", within=60)
+        finally:
+            for host in cluster.workers[:2]:
+                host.kill("deploy.worker.Worker", signal.SIGCONT)
+        assert driver.result(fitting)["weights"] == weights
         assert driver.run("fit", **SHORT)["weights"] == weights
 
 

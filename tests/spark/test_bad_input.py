@@ -81,6 +81,7 @@ def test_a_cluster_without_enough_slots_is_given_time_to_have_them_and_then_refu
 ) -> None:
     assert registered_slots(spark) == 3
     monkeypatch.setattr(cluster, "local_slots", lambda master, cpus: None)  # as of a real cluster
+    monkeypatch.setattr(cluster, "runs_in_driver", lambda master: False)
     monkeypatch.setattr(cluster, "SLOT_SECONDS", 0.2)
     monkeypatch.setattr(cluster, "WAKE_SECONDS", 0.05)
     with refused(
@@ -236,7 +237,7 @@ def test_nothing_is_left_of_what_failed(remains: Remains, errors: dict[str, Any]
 
 def test_spark_s_own_refusal_of_a_barrier_stage_becomes_a_sentence() -> None:
     text = "Barrier execution mode does not allow run a barrier stage that requires more slots than the total number"
-    assert str(shortage_in(text, 3)).startswith("numWorkers is 3 but Spark, however often it looked, found")
+    assert str(shortage_in(text, 3)).startswith("numWorkers is 3 but Spark found fewer slots")
     assert shortage_in("another", 3) is None
 
 

@@ -17,7 +17,8 @@ from pyspark.ml.evaluation import (
 )
 from pyspark.ml.feature import SQLTransformer, StandardScaler, StringIndexer, VectorAssembler
 from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 from sklearn.metrics import log_loss, roc_auc_score
 from spark_cases import (
     FEATURES,
@@ -175,6 +176,13 @@ def test_a_copy_of_a_pipeline_and_of_its_model_changes_alone(rows: DataFrame) ->
         assert (part.getPredictionCol(), part.uid) == ("guess", stage.uid)
         assert params(stage) == before
         assert part.getActivationCols() == {"tanh_2": "hidden"}
+
+
+def test_rows_on_their_way_to_a_fit_are_observed_once(rows: DataFrame) -> None:
+    observation = Observation("read")
+    learner(maxIter=1, numWorkers=2).fit(rows.observe(observation, F.count("*").alias("rows")))
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: observation.get).result(SECONDS) == {"rows": rows.count()}
 
 
 def test_what_is_set_is_explained_beside_the_default(spark: SparkSession) -> None:

@@ -17,12 +17,21 @@ from sparkdl.layers.base import Weights
 from sparkdl.spark.driver import progress
 from sparkdl.spark.driver.interpreter import check_interpreter, complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
+from sparkdl.spark.driver.placement import place_rows
 from sparkdl.spark.driver.preparation import Prepared
-from sparkdl.spark.driver.remote import driver_address, local_slots, registered_slots, release, setting, shared
+from sparkdl.spark.driver.remote import (
+    driver_address,
+    local_slots,
+    registered_slots,
+    release,
+    runs_in_driver,
+    setting,
+    shared,
+)
 from sparkdl.spark.driver.result_bytes import check_returned, excess_in, returning_tasks
 from sparkdl.spark.driver.security import asked_to_protect, check_encryption
 from sparkdl.spark.driver.shipping import packed_classes
-from sparkdl.spark.driver.shortage import ended_by_shortage, exhaustion_in, shortage_in
+from sparkdl.spark.driver.shortage import await_executors, ended_by_shortage, exhaustion_in, shortage_in
 from sparkdl.spark.driver.slots import taken
 from sparkdl.spark.tasks.local_disk import full_disk_in
 from sparkdl.spark.tasks.task import RESULT_SCHEMA, failure_in, run_task
@@ -78,19 +87,18 @@ def check_cluster(session: SparkSession, workers: int) -> None:
     if workers < 1:
         raise ValueError(f"numWorkers must be at least 1, received {workers}.")
     master = setting(session, "spark.master", "")
-    one_executor = master == "local" or master.startswith("local[")  # which is the driver, and stays
     slots = local_slots(master, int(setting(session, "spark.task.cpus", "1")))
     if slots is not None and workers > slots:
-        remedy = f" or use local[{workers}]" if one_executor else ""
+        remedy = f" or use local[{workers}]" if runs_in_driver(master) else ""
         tasks = "1 task" if slots == 1 else f"{slots} tasks"
         raise ValueError(f"numWorkers is {workers} but {master} can run {tasks} at once; lower numWorkers{remedy}.")
-    if not one_executor and setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
+    if not runs_in_driver(master) and setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
         raise ValueError(
             "spark.dynamicAllocation.enabled is true, but workers that train together need executors that stay; "
             "set it to false for sessions that train."
         )
     check_interpreter(session)
-    if slots is None:
+    if not runs_in_driver(master):
         _await_slots(session, workers, master)
 
 
@@ -146,9 +154,6 @@ def fit(
     check_encryption(session, workers, shown or worker_logs)
     began = time.time()
     classes = packed_classes(*plans)
-    # The rows' own hash decides which worker gets them and in which order, so that the same rows train alike however
-    # the DataFrame happens to be partitioned, and equal inputs give bit-identical weights.
-    rows = prepared.rows.repartition(workers, "key")
     slots = local_slots(setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1")))
     slots = registered_slots(session) if slots is None else slots
     shown_to = progress.Receiver(*driver_address(session), plans[0].objective.metric, shown, worker_logs, ports)
@@ -166,10 +171,12 @@ def fit(
             classes=classes,
             even=not asked_to_protect(session),
         )
-        # Spark aborts a job whose last stage is a failed barrier stage, but tries again one that feeds a shuffle.
-        results = rows.mapInArrow(partial(run_task, plan=task), RESULT_SCHEMA, barrier=True)
-        results = results.repartition(returning_tasks(plans), "number")
         try:
+            rows = place_rows(prepared.rows, workers)
+            await_executors(session, workers, shortage)
+            # Spark aborts a job whose last stage is a failed barrier stage, but tries again one that feeds a shuffle.
+            results = rows.mapInArrow(partial(run_task, plan=task), RESULT_SCHEMA, barrier=True)
+            results = results.repartition(returning_tasks(plans), "number")
             records, data = _collected(results)
         except Exception as error:
             text = str(error)

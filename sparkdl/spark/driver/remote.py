@@ -126,6 +126,11 @@ def driver_address(session: SparkSession) -> tuple[str, str]:
     return (host, bind) if own.startswith("127.") or own == "::1" else (own, own)
 
 
+def runs_in_driver(master: str) -> bool:
+    """Whether a master's one executor is the driver itself, and stays."""
+    return master == "local" or master.startswith("local[")
+
+
 def local_slots(master: str, cpus: int) -> int | None:
     """How many tasks of `cpus` CPUs a local master can run at once; None where its name does not tell."""
     if master == "local":

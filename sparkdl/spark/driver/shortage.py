@@ -12,9 +12,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sparkdl.spark.driver.remote import local_slots, over_connect, registered_slots, setting
+from sparkdl.spark.driver.remote import over_connect, registered_slots, runs_in_driver, setting
 
 POLL_SECONDS = 2.0
+WAKE_SECONDS = 0.2
 SHORTAGE_SECONDS = 60.0  # for other executors to come, once Spark has noticed which are lost
 
 
@@ -23,9 +24,9 @@ def ended_by_shortage(session: SparkSession, workers: int) -> Iterator[Callable[
     """A context whose Spark jobs are cancelled when for a minute there have been fewer slots than workers.
 
     What is yielded tells, in a sentence, if that has happened. Over Spark Connect, which does not tell its slots, and
-    on a local master, which loses none, nothing is watched.
+    where the driver is the executor, nothing is watched.
     """
-    if over_connect(session) or local_slots(setting(session, "spark.master", ""), 1) is not None:
+    if over_connect(session) or runs_in_driver(setting(session, "spark.master", "")):
         yield lambda: None
         return
     context: Any = session.sparkContext
@@ -53,12 +54,20 @@ def ended_by_shortage(session: SparkSession, workers: int) -> Iterator[Callable[
         context.removeJobTag(tag)
 
 
+def await_executors(session: SparkSession, workers: int, shortage: Callable[[], str | None]) -> None:
+    """Wait until there are as many slots as workers; RuntimeError once `ended_by_shortage` tells of a shortage."""
+    while (slots := registered_slots(session)) is not None and slots < workers:
+        if told := shortage():
+            raise RuntimeError(told)
+        time.sleep(WAKE_SECONDS)
+
+
 def shortage_in(text: str, workers: int) -> str | None:
     """A sentence, if an exception's text is that of Spark's having looked in vain for slots for a barrier stage."""
     if "requires more slots than" not in text:
         return None
     return (
-        f"numWorkers is {workers} but Spark, however often it looked, found fewer slots; lower numWorkers, or give the "
+        f"numWorkers is {workers} but Spark found fewer slots when they were to start; lower numWorkers, or give the "
         "session more executors or cores."
     )
 
