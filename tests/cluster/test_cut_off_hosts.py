@@ -17,23 +17,22 @@ from standalone import Driver, Standalone
 NOTICE_SECONDS = 15 + 5  # 5 for Spark to hear of it, and for this machine to be busy
 
 
-@pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(
-    ("strike", "undo"),
+    ("rank", "strike", "undo"),
     [
-        (lambda host: host.link(False), lambda host: host.link(True)),
-        (lambda host: host.plug(False), lambda host: host.plug(True)),
+        (0, lambda host: host.plug(False), lambda host: host.plug(True)),
+        (1, lambda host: host.link(False), lambda host: host.link(True)),
     ],
-    ids=["its link is down", "its packets vanish"],
+    ids=["the packets of rank 0's host vanish", "the link of another is down"],
 )
 def test_a_host_that_is_cut_off_is_noticed_soon_and_replaced(
     patient: Driver,
     cluster: Standalone,
     undisturbed: str,
     tmp_path: Path,
+    rank: int,
     strike: Callable[[Host], None],
     undo: Callable[[Host], None],
-    rank: int,
 ) -> None:
     with training(patient, cluster, tmp_path) as (fitting, there):
         watching = patient.start("await_failure", within=60)
