@@ -12,8 +12,8 @@ from sparkdl.spark.driver.remote import over_connect
 def place_rows(rows: DataFrame, workers: int) -> DataFrame:
     """The rows in one partition a worker; in a classic session they have been read and shuffled on return.
 
-    Under adaptive execution Spark looks for the slots of a barrier stage once only, after the stages before it. Where it
-    finds too few, as executors were lost meanwhile, it fails at cancelling the job (`handleJobCancellation` of its
+    Under adaptive execution Spark looks for the slots of a barrier stage once only, after the stages before it. Where
+    it finds too few, as executors were lost meanwhile, it fails at cancelling the job (`handleJobCancellation` of its
     DAGScheduler), which ends its context. Between two jobs, slots can be waited for. Over Spark Connect all is one.
 
     The rows' own hash decides which worker gets them and in which order, so that the same rows train alike however
