@@ -14,6 +14,7 @@ from sparkdl.layers import Embedding, HashedEmbedding, Normalization
 from sparkdl.models.categories import NUMBERS, dlrm, embedded, vector_size, wide_and_deep
 from sparkdl.models.feature_tokens import ft_transformer
 from sparkdl.models.perceptrons import mlp, tabular_resnet
+from sparkdl.models.vocabularies import quoted
 
 Builder = Callable[..., Graph]
 BUILDERS: dict[str, Builder] = {
@@ -138,14 +139,14 @@ def _check_columns(dataset: Any, categorical: Sequence[str], numeric: Sequence[s
 
 
 def _numbers_of(name: str) -> list[str]:
-    usable = f"nullif(cast(`{name}` as double), double('NaN'))"
+    usable = f"nullif(cast({quoted(name)} as double), double('NaN'))"
     return [f"avg({usable})", f"var_pop({usable})"]
 
 
 def _categories_of(name: str, kind: str) -> list[str]:
     if kind == "string":
-        return [f"approx_count_distinct(`{name}`)"]
-    number = f"cast(`{name}` as double)"
+        return [f"approx_count_distinct({quoted(name)})"]
+    number = f"cast({quoted(name)} as double)"
     return [f"min({number})", f"max({number})", f"max({number} <> floor({number}))"]
 
 

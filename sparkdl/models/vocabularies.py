@@ -61,8 +61,7 @@ def vocabulary(
         if value is not None and not is_integer(value, 1):
             raise ValueError(f"{name} of vocabulary must be a positive integer, received {value!r}.")
     Vocabulary(("",), split=split)  # refuses another split before any job
-    escaped = column.replace("`", "``")
-    parts = dataset.selectExpr(f"`{escaped}` as text").mapInArrow(partial(count_strings, split=split), COUNTS)
+    parts = dataset.selectExpr(f"{quoted(column)} as text").mapInArrow(partial(count_strings, split=split), COUNTS)
     counts = parts.groupBy("entry").sum("count").withColumnRenamed("sum(count)", "count").where(f"count >= {least}")
     ordered = counts.orderBy("count", "entry", ascending=[False, True])
     rows = (ordered if size is None else ordered.limit(size)).collect()
@@ -72,3 +71,9 @@ def vocabulary(
             "its filters, or lower least."
         )
     return Vocabulary(tuple(row["entry"] for row in rows), split=split)
+
+
+def quoted(name: str) -> str:
+    """The name of a column as Spark's SQL reads it, dots and all."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"

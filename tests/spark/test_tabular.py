@@ -9,7 +9,7 @@ from pyspark.ml.feature import StringIndexer
 from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl import DeepClassificationModel, DeepClassifier, Network, models
-from sparkdl.layers import Dense, Embedding, HashedEmbedding
+from sparkdl.layers import Dense, Embedding, HashedEmbedding, Normalization
 
 RANDOM = np.random.default_rng(12)
 ROWS = 400
@@ -89,6 +89,13 @@ def test_columns_may_be_called_like_one_another_and_like_the_nodes(spark: SparkS
     for network, renamed in (("ft_transformer", "block_0"), ("wide_and_deep", "wide_numbers")):
         columns = models.tabular(built, ["block_0", "wide_numbers"], ["x"], network=network).columns
         assert columns.pop(f"{renamed}_") == renamed and len(columns) == 2
+
+
+def test_names_of_columns_may_hold_what_sql_reads_otherwise(spark: SparkSession) -> None:
+    strange = spark.sql("select id as `i``d`, concat('x', id) as `s``t`, double(id) as `n.``n` from range(4)")
+    columns = models.tabular(strange, ["i`d", "s`t"], ["n.`n"]).columns
+    assert columns == {"i_d": "i`d", "s_t": "s`t", "numbers": ["n.`n"]}
+    assert models.normalization(strange, ["n.`n"]) == Normalization((1.5,), (1.25,))
 
 
 @pytest.mark.parametrize(
