@@ -23,6 +23,7 @@ from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import check_interpreter
 from sparkdl.spark.params.series_params import SeriesArguments, SeriesParams
 from sparkdl.spark.saving.persistence import Saved
+from sparkdl.spark.tasks.row_bytes import quoted
 from sparkdl.spark.tasks.series_plan import SeriesPlan
 from sparkdl.spark.tasks.windowing import windowed
 
@@ -121,7 +122,7 @@ class SeriesWindows(Transformer, SeriesParams, Saved):
         columns.check_outputs(dataset.select(*keys, time), list(plan.makes.values()))
         check_interpreter(dataset.sparkSession)
         field = dataset.schema[plan.time]
-        beside = _beside(time, field.dataType, self.getEvery()) if plan.every else []
+        beside = _beside(plan.time, field.dataType, self.getEvery()) if plan.every else []
         read = [*keys, time, *beside, *numbers]
         rows = dataset.select(*(column.alias(name) for column, name in zip(read, plan.reads, strict=True)))
         order = [F.col(f"`{name}`") for name in plan.reads[: len(keys) + 1]]
@@ -190,8 +191,8 @@ class SeriesWindows(Transformer, SeriesParams, Saved):
         return next(param for param in ("valueCols", "targetCols", "knownCols") if name in self.getOrDefault(param))
 
 
-def _beside(time: Column, kind: DataType, every: str | float | None) -> list[Column]:
-    """When the step after one comes, and when the one before it came, in the type of the time."""
+def _beside(time: str, kind: DataType, every: str | float | None) -> list[Column]:
+    """When the step after one comes, and when the one before it came, in the type of the time; null beyond it."""
     number, subject = isinstance(kind, NumericType), f"every is {every!r}, but timeCol holds {kind.simpleString()}"
     if number != isinstance(every, (int, float)):
         raise ValueError(f"{subject}; set it to {'a number' if number else 'text such as 1 hour'}.")
@@ -199,9 +200,10 @@ def _beside(time: Column, kind: DataType, every: str | float | None) -> list[Col
         whole = isinstance(kind, IntegralType)
         if whole and every % 1:  # type: ignore[operator]
             raise ValueError(f"{subject}; set it to a whole number, or cast the column to double.")
-        step = F.lit(int(every) if whole else every)  # type: ignore[arg-type]
+        step = f"{int(every)}" if whole else f"{every}D"  # type: ignore[arg-type]
     else:
         if isinstance(kind, DateType) and str(every).split()[1] not in WHOLE_DAYS:
             raise ValueError(f"{subject}; set it to days or more, or cast the column to timestamp.")
-        step = F.expr(f"interval {every}")
-    return [(time + step).cast(kind), (time - step).cast(kind)]
+        step = f"interval {every}"
+    moved = (f"try_{move}({quoted(time)}, {step})" for move in ("add", "subtract"))
+    return [F.expr(f"try_cast({each} as {kind.simpleString()})") for each in moved]

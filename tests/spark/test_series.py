@@ -327,6 +327,26 @@ def test_steps_of_the_calendar_and_of_numbers(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
 
 
+@pytest.mark.parametrize(
+    ("kind", "times", "every"),
+    [
+        ("tinyint", [-128, -127], 1),
+        ("tinyint", [126, 127], 1),
+        ("tinyint", [-100, 100], 200),
+        ("int", [2**31 - 2, 2**31 - 1], 1),
+        ("bigint", [2**63 - 2, 2**63 - 1], 1),
+        ("decimal(3, 1)", [99.8, 99.9], 0.1),
+    ],
+)
+def test_times_may_be_the_first_and_the_last_of_their_type(
+    spark: SparkSession, kind: str, times: list[float], every: float
+) -> None:
+    rows = spark.createDataFrame([(str(time),) for time in times], "text string")
+    rows = rows.select(F.col("text").cast(kind).alias("time"), F.lit(1.0).alias("v"))
+    (whole,) = SeriesWindows(valueCols="v", every=every).transform(rows).collect()
+    assert (str(whole.time), whole.history) == (str(times[-1]), [[1.0], [1.0]])
+
+
 @pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp_ntz"])
 @pytest.mark.parametrize(
     ("every", "days", "windows"),
