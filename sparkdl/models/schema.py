@@ -139,15 +139,20 @@ def _check_columns(dataset: Any, categorical: Sequence[str], numeric: Sequence[s
 
 
 def _numbers_of(name: str) -> list[str]:
-    usable = f"nullif(cast({quoted(name)} as double), double('NaN'))"
-    return [f"avg({usable})", f"var_pop({usable})"]
+    number = _number(name)
+    return [f"avg({number})", f"var_pop({number})"]
 
 
 def _categories_of(name: str, kind: str) -> list[str]:
     if kind == "string":
         return [f"approx_count_distinct({quoted(name)})"]
-    number = f"cast({quoted(name)} as double)"
+    number = _number(name)
     return [f"min({number})", f"max({number})", f"max({number} <> floor({number}))"]
+
+
+def _number(name: str) -> str:
+    """What a column holds, null in place of NaN, lest it count."""
+    return f"nullif(cast({quoted(name)} as double), double('NaN'))"
 
 
 def _aggregated(dataset: Any, asked: dict[str, list[str]]) -> dict[str, list[Any]]:

@@ -113,6 +113,12 @@ def test_columns_that_will_not_do_are_refused(rows: DataFrame, given: dict[str, 
         models.tabular(rows, **given)  # type: ignore[arg-type]
 
 
+def test_neither_null_nor_nan_counts_as_a_category(spark: SparkSession) -> None:
+    holes = spark.sql("select * from values (0D, 0D), (4D, 4D), (2D, null), (double('NaN'), 1D) as t(day, shop)")
+    graph, _ = models.tabular(holes, ["day", "shop"], network="mlp")
+    assert [graph.nodes[f"vector_{name}"][0].rows for name in ("day", "shop")] == [5, 5]
+
+
 def test_columns_without_usable_numbers_are_refused(spark: SparkSession) -> None:
     bad = spark.range(2).selectExpr(
         *("cast(null as double) as gone", "double('inf') as endless", "-1 as below", "3000000000 + id as key"),
