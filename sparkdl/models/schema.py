@@ -94,6 +94,8 @@ def tabular(
         inputs[name]: _table(name, types[name], _known(dataset, name), found[f"c{index}"])
         for index, name in enumerate(categorical)
     }
+    if "crosses" in options:
+        options["crosses"] = [[inputs.get(name, name) for name in cross] for cross in options["crosses"]]
     numbers = [found[f"n{index}"] for index in range(len(numeric))]
     normalized = _normalized(list(numeric), numbers) if numeric else 0
     columns: dict[str, str | list[str]] = {inputs[name]: name for name in categorical}

@@ -83,6 +83,12 @@ def test_columns_may_be_called_like_one_another_and_like_the_nodes(spark: SparkS
     graph, columns = models.tabular(named, ["a.b", "a_b", "deep", "a_b"], ["numbers"])
     assert columns == {"a_b": "a.b", "a_b_": "a_b", "deep_": "deep", "numbers": ["numbers"]}
     assert graph.inputs.keys() == columns.keys()
+    crosses = [("a_b", "deep"), ("a.b", "deep")]
+    crossed = models.tabular(named, ["a.b", "a_b", "deep"], crosses=crosses).network
+    assert [crossed.nodes[f"cross_{name}"][1:] for name in ("a_b__deep_", "a_b_deep_")] == [
+        ("a_b_", "deep_"),
+        ("a_b", "deep_"),
+    ]
     graph, columns = models.tabular(named, ["class", "numbers", "joined"], network="ft_transformer")
     assert columns == {"class_": "class", "numbers_": "numbers", "joined": "joined"}
     built = spark.sql("select 1 as block_0, 2 as wide_numbers, 1.0 as x")
