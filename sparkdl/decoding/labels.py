@@ -58,7 +58,7 @@ def decode_labels(column: pa.Array, part: LabelPart, features: Mapping[str, Deco
         return _of_steps(column, part, (features or {})[part.follows])
     if part.optional:
         found = decode_labels(column, replace(part, optional=False))
-        missing = found.status == NULL
+        missing = column.is_null().to_numpy(zero_copy_only=False)  # not one that holds null
         values = np.where(missing.reshape(-1, *[1] * (found.values.ndim - 1)), np.nan, found.values)
         return found._replace(values=values, status=np.where(missing, VALID, found.status).astype(np.uint8))
     column, subject = typed(column), f"labelCol {part.column!r}"

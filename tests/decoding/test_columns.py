@@ -253,6 +253,17 @@ def test_labels_are_numbers_or_as_many_as_the_outputs(column: pa.Array, outputs:
     assert decode_labels(column, LabelPart("y", outputs)).values.tolist() == expected
 
 
+def test_a_label_may_be_missing_whole_but_not_in_part() -> None:
+    vectors = pa.array([dense([1, 2]), dense([None, 2]), None], VECTOR)
+    for column in (pa.array([[1.0, 2.0], [None, 2.0], None]), vectors):
+        decoded = decode_labels(column, LabelPart("y", 2, is_list=True, optional=True))
+        assert statuses(decoded) == ["valid", "null", "valid"]
+        assert decoded.problem(1) == "labelCol 'y' holds null"
+        np.testing.assert_array_equal(decoded.values[[0, 2]], [[1, 2], [np.nan, np.nan]])
+    nothing = decode_labels(pa.nulls(2), LabelPart("y", 1, optional=True))
+    assert statuses(nothing) == ["valid", "valid"]
+
+
 def test_weights_and_flags_are_those_of_the_slice() -> None:
     assert decode_weights(pa.array([9.0, 0.0, 2.5])[1:], "w").values.tolist() == [0.0, 2.5]
     assert decode_flags(pa.array([True, False, True])[1:], "v").values.tolist() == [False, True]

@@ -239,6 +239,11 @@ def test_several_labels_of_a_step() -> None:
     np.testing.assert_array_equal(decoded.values.values, [[1, 2], [np.nan] * 2, [np.nan] * 2])
     assert [KINDS[code] for code in decoded.status] == ["valid", "wrong width"]
     assert "must hold 2 labels" in decoded.problem(1)
+    decoded = decode_labels(
+        pa.array([[[1.0, None], None], [None]]), LabelPart("y", 2, True, follows="history"), features
+    )
+    assert [KINDS[code] for code in decoded.status] == ["null", "valid"]
+    assert decoded.problem(0) == "labelCol 'y' holds null"
 
 
 def test_rows_that_are_cut_are_counted_but_for_those_left_out() -> None:
