@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sparkdl.arrays import INTEGERS
+from sparkdl.decoding.names import quoted
 from sparkdl.graph import FORBIDDEN, Graph
 from sparkdl.layers import Embedding, HashedEmbedding, Normalization
 from sparkdl.models.categories import NUMBERS, dlrm, embedded, vector_size, wide_and_deep
 from sparkdl.models.feature_tokens import ft_transformer
 from sparkdl.models.perceptrons import mlp, tabular_resnet
-from sparkdl.models.vocabularies import quoted
 
 Builder = Callable[..., Graph]
 BUILDERS: dict[str, Builder] = {

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from sparkdl.decoding.counting import COUNTS, count_strings
+from sparkdl.decoding.names import quoted
 from sparkdl.specs import is_integer
 from sparkdl.strings import Vocabulary
 
@@ -71,9 +72,3 @@ def vocabulary(
             "its filters, or lower least."
         )
     return Vocabulary(tuple(row["entry"] for row in rows), split=split)
-
-
-def quoted(name: str) -> str:
-    """The name of a column as Spark's SQL reads it, dots and all."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"

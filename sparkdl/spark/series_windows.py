@@ -19,11 +19,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from sparkdl.decoding.names import quoted
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import check_interpreter
 from sparkdl.spark.params.series_params import SeriesArguments, SeriesParams
 from sparkdl.spark.saving.persistence import Saved
-from sparkdl.spark.tasks.row_bytes import quoted
 from sparkdl.spark.tasks.series_plan import SeriesPlan
 from sparkdl.spark.tasks.windowing import windowed
 

@@ -27,6 +27,7 @@ from sparkdl.decoding.columns import (
 )
 from sparkdl.decoding.labels import LabelPart, decode_labels
 from sparkdl.decoding.layout import KINDS, VALID, Decoded, Layout, check_rows
+from sparkdl.decoding.names import quoted
 from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.environment import bound_threads
@@ -86,12 +87,6 @@ class Intake:
         """Of prepared rows, as Spark reads it."""
         columns = ["key bigint", *(f"{quoted(name)} binary" for name in self.parts)]
         return ", ".join([*columns, "weight double", "validation boolean", "note string"])
-
-
-def quoted(name: str) -> str:
-    """The name as Spark's schemas have it, slashes and all."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
 
 
 def prepared(batches: Iterator[pa.RecordBatch], intake: Intake) -> Iterator[pa.RecordBatch]:
