@@ -20,6 +20,7 @@ from sparkdl.decoding.layout import Layout
 from sparkdl.file_systems import open_filesystem
 
 FORMATS = ("parquet", "csv", "arrow")
+LINES = csv.ParseOptions(newlines_in_values=True)
 AS_WRITTEN = csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
 _spelled = csv.ConvertOptions()
 SPELLED = (  # what Arrow takes for null, true and false in files of CSV
@@ -109,7 +110,7 @@ def row_files(name: str) -> list[RowFile]:
 def _row_file(name: str, filesystem: fs.FileSystem, path: str, folder: str) -> RowFile:
     """Of a folder's file, the folders between may name columns, as Hive's day=mo does."""
     kind = format_of(path, FORMATS)
-    form = dataset.CsvFileFormat(convert_options=AS_WRITTEN) if kind == "csv" else kind
+    form = dataset.CsvFileFormat(LINES, convert_options=AS_WRITTEN) if kind == "csv" else kind
     schema = dataset.dataset(path, filesystem=filesystem, format=form).schema
     if kind == "csv":
         schema = pa.schema([(column, pa.string()) for column in schema.names])

@@ -225,6 +225,15 @@ def test_text_that_is_cut_into_parts_is_never_of_numbers(model: Any, tmp_path: P
     assert parquet.read_table(out).equals(expected)
 
 
+def test_texts_of_several_lines_stay_whole_in_files_of_any_size(model: Any, tmp_path: Path) -> None:
+    model()
+    out = tmp_path / "out.parquet"
+    notes = ["\n".join([f"a line of {row:04d}"] * 100) for row in range(900)]  # more than the 1 MiB that Arrow reads
+    rows = "zip,age,note\n" + "".join(f'a,1,"{note}"\n' for note in notes)
+    assert predict.predict_files("model", written(tmp_path, {"rows.csv": rows}), str(out)) == 900
+    assert parquet.read_table(out)["note"].to_pylist() == notes
+
+
 def test_parquet_tells_types_itself(model: Any, tmp_path: Path) -> None:
     predictor, out = model(), tmp_path / "out.parquet"
     for zips in (["01", "1"], [1, 1]):
