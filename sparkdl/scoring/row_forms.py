@@ -89,7 +89,7 @@ def with_columns(
     """
     chosen = dict(added) if kept is None else {name: column.filter(pa.array(kept)) for name, column in added.items()}
     if isinstance(rows, (pa.Table, pa.RecordBatch)):
-        result = rows if kept is None else rows.filter(pa.array(kept))
+        result = rows if kept is None else _filtered_rows(rows, kept)
         for name, column in chosen.items():
             result = result.append_column(name, column)
         return result
@@ -131,6 +131,19 @@ def _filtered(values: Any, kept: Array) -> Any:
     if isinstance(values, np.ndarray):
         return values[kept]
     return [value for value, keep in zip(values, kept, strict=True) if keep]
+
+
+def _filtered_rows(rows: Any, kept: Array) -> Any:
+    """Those of a Table or RecordBatch that are kept, in slices where Arrow cannot filter a type, as it cannot views."""
+    try:
+        return rows.filter(pa.array(kept))
+    except pa.ArrowNotImplementedError:
+        bounds = np.flatnonzero(np.diff(kept, prepend=False, append=False)).reshape(-1, 2)
+        runs = [rows.slice(0, 0), *(rows.slice(first, end - first) for first, end in bounds)]
+        if isinstance(rows, pa.Table):
+            return pa.concat_tables(runs)
+        columns = [pa.concat_arrays([run.column(at) for run in runs]) for at in range(rows.num_columns)]
+        return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _batch(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.RecordBatch:

@@ -136,6 +136,28 @@ def test_rows_that_cannot_be_used_go_where_handle_invalid_says(predictor: Predic
     assert nulls["rawPrediction"].is_null().to_pylist() == [False, True, True, True, False]
 
 
+VIEWS = {
+    "strings": pa.array(["a", None, "c", "d", "e"]).cast(pa.string_view()),
+    "bytes": pa.array([b"a", None, b"c", b"d", b"e"]).cast(pa.binary_view()),
+    "lists": pa.array([["a"], None, [], ["d"], ["e"]], pa.list_(pa.string_view())),
+    "runs": pa.RunEndEncodedArray.from_arrays([1, 3, 5], ["a", None, "e"]),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_rows_are_left_out_beside_columns_that_arrow_cannot_filter(name: str) -> None:
+    skipping, other = Predictor(saved(handleInvalid="skip")), VIEWS[name]
+    table = pa.table({"features": BROKEN, "other": other})
+    (batch,) = table.to_batches()
+    for rows in (table, batch):
+        found = skipping.predict(rows)
+        assert type(found) is type(rows)
+        assert found.schema.field("other").type == other.type
+        assert found["other"].to_pylist() == [other.to_pylist()[at] for at in (0, 4)]
+        none = skipping.predict(rows.slice(1, 3))
+        assert (none.num_rows, none.schema) == (0, found.schema)
+
+
 def test_no_rows_give_none(predictor: Predictor) -> None:
     table = pa.table({"features": pa.array([], pa.list_(pa.float64()))})
     assert predictor.predict(table).schema.field("probability").type == pa.list_(pa.float32())
