@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.decoding.arrow_types import is_list
 from sparkdl.decoding.hashing import hash_strings, look_up_strings
 from sparkdl.decoding.splitting import SPLITS, split_strings
 from sparkdl.specs import Spec, take_arrays
@@ -114,7 +115,7 @@ class Vocabulary(Strings):
 
     def first_unknown(self, column: pa.Array) -> str | None:
         strings, numbers = column, self.integers(column)
-        while pa.types.is_list(strings.type):
+        while is_list(strings.type):
             strings, numbers = strings.flatten(), numbers.flatten()
         found = np.flatnonzero(numbers.fill_null(0).to_numpy(zero_copy_only=False) == len(self))
         return strings[int(found[0])].as_py() if len(found) else None

@@ -243,6 +243,14 @@ def test_whether_a_row_is_scored_does_not_hang_on_the_others(name: str) -> None:
         strict.predict({"features": [[None]]})
 
 
+def test_a_string_that_no_vocabulary_has_is_named_whatever_holds_it() -> None:
+    words = Predictor(model_of(Network([TEXTS["words"], TimeMean(), Dense(2)], input_shape=(None,))))
+    for kind in (pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(pa.string(), 2)):
+        rows = pa.table({"features": pa.array([["a", "b"], ["b", "c"]], kind)})
+        with pytest.raises(ValueError, match="the vocabulary of the network's layer 'embedding_0' has, received 'c'"):
+            words.predict(rows)
+
+
 def test_a_string_that_is_missing_is_so_alone_too() -> None:
     words = Predictor(model_of(Network([HashedEmbedding(9, 3), Dense(1)], input_shape=()), handleInvalid="keep"))
     for rows in ({"features": [None]}, pd.DataFrame({"features": pd.Categorical([None])})):
