@@ -185,14 +185,19 @@ def _length(name: str, values: Any) -> int:
 
 def _of_values(name: str, values: Any) -> pa.Array:
     if isinstance(values, np.ndarray) and values.dtype.kind in NUMBERS:
-        return _of_numbers(_native(values))
+        values = _native(values)
+        if not np.ma.is_masked(values):
+            return _of_numbers(values)
     return _of_objects(name, list(values))
 
 
 def _of_series(name: str, series: pd.Series[Any]) -> pa.Array:
     if series.dtype == object:
         return _of_objects(name, list(series))
-    found = pa.Array.from_pandas(_native(series.to_numpy()) if isinstance(series.dtype, np.dtype) else series)
+    try:
+        found = pa.Array.from_pandas(_native(series.to_numpy()) if isinstance(series.dtype, np.dtype) else series)
+    except pa.ArrowException:  # of a type that Arrow lacks, as pandas' sparse and complex numbers
+        return _of_objects(name, list(series))
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
@@ -207,7 +212,8 @@ def _of_numbers(values: Array) -> pa.Array:
     """Numbers (n,), or lists as deep as there are further axes, around one copy at most."""
     if values.ndim < 2:
         return pa.array(values)
-    flat = _of_numbers(np.ascontiguousarray(values).reshape(-1, *values.shape[2:]))
+    rows = len(values) * values.shape[1]
+    flat = _of_numbers(np.ascontiguousarray(values).reshape(rows, *values.shape[2:]))
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.shape[1]
     if offsets[-1] > MOST_OFFSET:
         return pa.LargeListArray.from_arrays(pa.array(offsets), flat)
@@ -226,8 +232,8 @@ def _of_objects(name: str, values: list[Any]) -> pa.Array:
 
 
 def _of_object(value: Any) -> Any:
-    """A row's value as Arrow takes it: arrays of one axis, and of more as lists."""
+    """A row's value as Arrow takes it: arrays of one axis, and of more as lists, with None for what is masked."""
     if not isinstance(value, np.ndarray):
         return value
     native = _native(value)
-    return native.tolist() if native.ndim > 1 else native
+    return native.tolist() if native.ndim > 1 or np.ma.is_masked(native) else native

@@ -136,6 +136,30 @@ def test_rows_that_cannot_be_used_go_where_handle_invalid_says(predictor: Predic
     assert nulls["rawPrediction"].is_null().to_pylist() == [False, True, True, True, False]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", ">f8", "longdouble"])
+def test_what_is_masked_in_arrays_is_missing(dtype: str) -> None:
+    masked = np.ma.masked_array(FEATURES.astype(dtype), np.zeros(FEATURES.shape, bool))
+    masked[2, 1] = masked[5] = np.ma.masked
+    rows: list[Any] = FEATURES.tolist()
+    rows[2][1] = rows[5] = None
+    expected = Predictor(saved(handleInvalid="keep")).predict({"features": rows})["probability"]
+    assert np.isnan(expected).all(axis=1).nonzero()[0].tolist() == [2, 5]
+    columns = {name: masked[:, at] for at, name in enumerate("abcd")}
+    for names, given in (([], {"features": masked}), ([], {"features": list(masked)}), ([*"abcd"], columns)):
+        keeping = Predictor(saved(featuresCols=names, handleInvalid="keep"))
+        np.testing.assert_array_equal(keeping.predict(given)["probability"], expected)
+
+
+def test_a_frame_may_hold_numbers_sparsely_and_none_that_arrow_lacks() -> None:
+    predictor = Predictor(saved(featuresCols=["a", "b", "c", "d"]))
+    frame = pd.DataFrame(FEATURES, columns=[*"abcd"])
+    expected = predictor.predict(frame)["probability"].to_list()
+    sparse = predictor.predict(frame.astype(pd.SparseDtype(float)))["probability"].to_list()
+    np.testing.assert_array_equal(sparse, expected)
+    with pytest.raises(ValueError, match="column 'b' must hold values of one type, as numbers, .*; convert them"):
+        predictor.predict(frame.assign(b=1j))
+
+
 VIEWS = {
     "strings": pa.array(["a", None, "c", "d", "e"]).cast(pa.string_view()),
     "bytes": pa.array([b"a", None, b"c", b"d", b"e"]).cast(pa.binary_view()),
@@ -295,6 +319,11 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "there": ({"features": [[1.0] * 4], "prediction": [0]}, ValueError, "Output column 'prediction' exists already"),
     "mixed": ({"features": [[1.0], "a"]}, ValueError, "column 'features' must hold values of one type"),
     "times": ({"features": [datetime(2020, 1, 1)]}, ValueError, "featuresCol 'features'"),
+    "nothing": (
+        {"features": np.zeros((3, 4, 0))},
+        ValueError,
+        "featuresCol 'features' must hold arrays nested at most 1",
+    ),
     "wide": ({"features": [[1.0] * 5]}, ValueError, "featuresCol 'features' must hold 4 values a row"),
 }
 
