@@ -26,7 +26,8 @@ def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     """
     parts = urlsplit(uri)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return fs.LocalFileSystem(), unquote(parts.path).rstrip("/")
+        written = os.path.exists(parts.path)  # as Spark, which takes %20 for itself, may have made it
+        return fs.LocalFileSystem(), (parts.path if written else unquote(parts.path)).rstrip("/")
     if "://" not in uri:
         return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(uri)).rstrip("/")
     try:

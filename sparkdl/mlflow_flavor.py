@@ -78,7 +78,7 @@ def save_model(
             source, at = open_filesystem(os.fspath(model))
             fs.copy_files(at, str(folder / DATA), source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
         else:
-            model.save((folder / DATA).as_uri())
+            model.save(f"file://{folder / DATA}")  # not as_uri(): Spark takes %20 for itself
         load(folder / DATA, device="cpu")  # which refuses what could not be scored later
         described = mlflow.models.Model() if mlflow_model is None else mlflow_model
         if signature is not None:

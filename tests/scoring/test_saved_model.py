@@ -43,6 +43,12 @@ def test_it_is_read_from_a_file_system_of_fsspec_and_by_uri(copy: Path) -> None:
         np.testing.assert_array_equal(sparkdl.load(uri).predict(ROW)["chances"], expected)
 
 
+@pytest.mark.parametrize("name", ["a model", "a%20model"])
+def test_a_uri_leads_where_spark_saved_by_it_and_else_where_it_says(name: str, copy: Path) -> None:
+    copy.rename(copy.with_name(name))
+    assert sparkdl.load(f"{copy.parent.as_uri()}/a%20model").predict(ROW)["chances"].shape == (1, 2)
+
+
 def metadata_file(folder: Path) -> Path:
     (found,) = (folder / "metadata").glob("part-*")
     return found

@@ -109,6 +109,14 @@ def test_the_flavor_scores_frames_without_spark(
     assert done.stdout.strip() == str(expected["prediction"].tolist()), done.stderr
 
 
+def test_the_flavor_saves_models_of_spark_into_folders_of_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("a model é", "a%20model"):
+        mlflow_flavor.save_model(a_model(), tmp_path / name)
+        scorer = mlflow_flavor._load_pyfunc(str(tmp_path / name / "model"))  # MLflow itself takes %20 for a blank
+        assert scorer.predictor.inputs == ("features",)
+    assert {path.name for path in tmp_path.iterdir()} == {"a model é", "a%20model"}
+
+
 def test_what_cannot_be_logged_or_scored_is_said_so(spark: SparkSession, tmp_path: Path) -> None:
     a_model().save(str(tmp_path / "saved"))
     with pytest.raises(FileExistsError, match="holds files already; save to another folder"):
