@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             numbers=given.numbers,
             device=given.device,
         )
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except (ValueError, TypeError, OSError, ImportError, pa.ArrowException) as error:
         print(f"python -m sparkdl.predict: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0

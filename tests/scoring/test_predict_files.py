@@ -89,6 +89,7 @@ REFUSED = {
         "the columns are id, features, prediction, rawPrediction, chances.",
     ),
     "a folder": ([SAVED, "rows.parquet", "-o", "some.csv"], "output must name a file, received 'some.csv', which is a"),
+    "a type that Parquet lacks": ([SAVED, "spans.arrow", "-o", "out.parquet"], "month_day_nano_interval"),
     "there": ([SAVED, "scored.parquet", "-o", "out.parquet"], "Output column 'prediction' exists already"),
 }
 
@@ -100,14 +101,18 @@ def test_what_goes_wrong_is_a_sentence_and_leaves_no_file(
     monkeypatch.chdir(tmp_path)
     parquet.write_table(pa.table({"features": [[1.0] * 4, [1.0]]}), "bad.parquet")
     parquet.write_table(ROWS.append_column("prediction", ROWS["id"]), "scored.parquet")
+    spans = ROWS.append_column("span", pa.nulls(len(ROWS), pa.month_day_nano_interval()))
+    with pa.ipc.new_file("spans.arrow", spans.schema) as file:
+        file.write_table(spans)
     Path("some.csv").mkdir()
+    before = set(tmp_path.iterdir())
     arguments, message = REFUSED[name]
     assert predict.main(arguments) == 2
     told = capsys.readouterr().err
     assert told.startswith("python -m sparkdl.predict: ")
     assert message in told
     assert told.count("\n") == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"rows.parquet", "bad.parquet", "scored.parquet", "some.csv"}
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_it_is_a_program(tmp_path: Path) -> None:
