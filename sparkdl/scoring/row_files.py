@@ -7,6 +7,7 @@ stays text but where it is known to be numbers, and where it could be either, th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -111,7 +112,8 @@ def _row_file(name: str, filesystem: fs.FileSystem, path: str, folder: str) -> R
     """Of a folder's file, the folders between may name columns, as Hive's day=mo does."""
     kind = format_of(path, FORMATS)
     form = dataset.CsvFileFormat(LINES, convert_options=AS_WRITTEN) if kind == "csv" else kind
-    schema = dataset.dataset(path, filesystem=filesystem, format=form).schema
+    with _named(name):
+        schema = dataset.dataset(path, filesystem=filesystem, format=form).schema
     if kind == "csv":
         schema = pa.schema([(column, pa.string()) for column in schema.names])
     between = path.removeprefix(folder).split("/")[:-1] if folder else []
@@ -188,9 +190,7 @@ def batches(files: Sequence[RowFile], schema: pa.Schema, told: Told, most: int) 
     """
     some, either = False, set(told.either)
     for file in files:
-        for batch in file.rows.to_batches(
-            columns=schema.names, batch_size=most, batch_readahead=2, fragment_readahead=1
-        ):
+        for batch in _read(file, schema.names, most):
             if len(batch):
                 some = True
                 either -= {name for name in either.intersection(file.texts) if _is_text(file, name, batch[name])}
@@ -198,6 +198,20 @@ def batches(files: Sequence[RowFile], schema: pa.Schema, told: Told, most: int) 
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
     if not some:
         yield pa.RecordBatch.from_pylist([], schema)
+
+
+def _read(file: RowFile, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
+    with _named(file.name):
+        yield from file.rows.to_batches(columns=columns, batch_size=most, batch_readahead=2, fragment_readahead=1)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Names the file in an error of reading it, as Arrow does not always."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise type(error)(f"{name} cannot be read: {error}") from None
 
 
 def _is_text(file: RowFile, name: str, column: pa.Array) -> bool:

@@ -89,6 +89,11 @@ REFUSED = {
         "the columns are id, features, prediction, rawPrediction, chances.",
     ),
     "a folder": ([SAVED, "rows.parquet", "-o", "some.csv"], "output must name a file, received 'some.csv', which is a"),
+    "damaged rows": ([SAVED, "rows.parquet", "torn.parquet", "-o", "out.parquet"], "torn.parquet cannot be read: "),
+    "columns of one name": (
+        [SAVED, "rows.parquet", "twice.parquet", "-o", "out.parquet"],
+        "twice.parquet cannot be read",
+    ),
     "a type that Parquet lacks": ([SAVED, "spans.arrow", "-o", "out.parquet"], "month_day_nano_interval"),
     "there": ([SAVED, "scored.parquet", "-o", "out.parquet"], "Output column 'prediction' exists already"),
 }
@@ -104,6 +109,10 @@ def test_what_goes_wrong_is_a_sentence_and_leaves_no_file(
     spans = ROWS.append_column("span", pa.nulls(len(ROWS), pa.month_day_nano_interval()))
     with pa.ipc.new_file("spans.arrow", spans.schema) as file:
         file.write_table(spans)
+    torn = bytearray(Path("rows.parquet").read_bytes())
+    torn[4:400] = bytes(396)  # behind them, the columns are told as they were
+    Path("torn.parquet").write_bytes(torn)
+    parquet.write_table(pa.table([ROWS["id"], *ROWS.columns], ["id", *ROWS.column_names]), "twice.parquet")
     Path("some.csv").mkdir()
     before = set(tmp_path.iterdir())
     arguments, message = REFUSED[name]
