@@ -147,6 +147,13 @@ def _filtered_rows(rows: Any, kept: Array) -> Any:
 
 
 def _batch(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.RecordBatch:
+    for name, column in zip(names, columns, strict=True):
+        axes = getattr(column.type, "permutation", None) or []  # of tensors, which pyarrow and Arrow read differently
+        if axes != sorted(axes):
+            raise ValueError(
+                f"column {name!r} must hold tensors whose values lie in the order of their axes, received some "
+                f"permuted by {axes}; make them of np.ascontiguousarray(array)."
+            )
     return pa.RecordBatch.from_arrays([_plain(column) for column in columns], list(names))
 
 

@@ -293,6 +293,16 @@ def test_pixels_come_as_arrays_and_as_bytes() -> None:
     np.testing.assert_array_equal(predictor.predict({"features": structs})["prediction"], as_arrays)
 
 
+def test_tensors_of_arrow_are_read_unless_their_axes_are_permuted() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 3, 2, 2), np.uint8).transpose(0, 2, 3, 1)
+    predictor = Predictor(model_of(Network([Flatten(), Rescale(1 / 255), Dense(1)], input_shape=(2, 2, 3))))
+    permuted, plain = map(pa.FixedShapeTensorArray.from_numpy_ndarray, (pixels, np.ascontiguousarray(pixels)))
+    found = predictor.predict(pa.table({"features": plain}))["prediction"].to_pylist()
+    assert found == predictor.predict({"features": pixels})["prediction"].tolist()
+    with pytest.raises(ValueError, match="column 'features' must hold tensors .* permuted by .*; make them of np.asc"):
+        predictor.predict(pa.table({"features": permuted}))
+
+
 def test_threads_share_it() -> None:
     predictor = Predictor(saved())
     parts = [FEATURES[at : at + size] for at, size in [(0, 11), (1, 3), (4, 1), (2, 9)] * 8]
