@@ -142,6 +142,13 @@ def shared(keras: Any) -> Any:
     return keras.Model([one, other], k.Add(name="sum")([again, both(other)]))
 
 
+def shared_for_two_sizes(keras: Any) -> Any:
+    """Layers without weights, which for images of two sizes crop differently, and one with weights, which does not."""
+    k, one, other = keras.layers, keras.Input(IMAGE, name="one"), keras.Input((9, 8, 4), name="other")
+    crop, conv = k.CenterCrop(4, 3), k.Conv2D(2, 3, activation="relu")
+    return keras.Model([one, other], [crop(one), crop(other), conv(one), conv(other)])
+
+
 def nested(keras: Any) -> Any:
     """Models within a model, one of them frozen in part and called twice."""
     k = keras.layers
@@ -209,7 +216,9 @@ def sequential(row: tuple[int, ...], layers: Callable[[Any], list[Any]]) -> Call
 
 TABLES: dict[str, Mapping[str, Callable[[Any], Any]]] = {
     "layers": {name: sequential(*row) for name, row in LAYERS.items()},
-    "models": by_name(merging, one_merge, merge_and_more, squeeze_and_excite, shared, nested, row_of_layers),
+    "models": by_name(
+        merging, one_merge, merge_and_more, squeeze_and_excite, shared, shared_for_two_sizes, nested, row_of_layers
+    ),
     "sequences": by_name(embedded, attending, of_any_length),
     "applications": APPLICATIONS,
 }

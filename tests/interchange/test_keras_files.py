@@ -357,6 +357,19 @@ def test_an_input_that_is_an_output_is_named(between: Any, tmp_path: Path) -> No
         load_keras(write(tmp_path / "a.keras", model))
 
 
+def test_a_layer_whose_weights_are_shared_by_calls_with_other_options_is_named(tmp_path: Path) -> None:
+    attention = layer("MultiHeadAttention", "shared", num_heads=1, key_dim=2)
+    calls = [[["i", 0, 0, {}], ["i", 0, 0, {"use_causal_mask": causal}]] for causal in (False, True)]
+    both = calling("Add", "both", ["shared", 0, 0], ["shared", 1, 0])
+    model = functional([["both", 0, 0]], attention | {"name": "shared", "inbound_nodes": calls}, both)
+    model["config"]["layers"][0]["config"]["batch_shape"] = [None, 5, 3]
+    told = (
+        r"Layer 'shared' \(MultiHeadAttention\) is called in two ways, for rows of other shapes or with other options"
+    )
+    with pytest.raises(ValueError, match=told):
+        load_keras(write(tmp_path / "a.keras", model))
+
+
 # What Keras 2 wrote otherwise
 
 OLDER = {"dense": {"dense/kernel:0": KERNEL, "dense/bias:0": ARRAYS["layers/dense/vars/1"]}}

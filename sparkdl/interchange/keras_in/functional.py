@@ -54,7 +54,7 @@ class _Building:
     def __init__(self, config: Mapping[str, Any], convert: Convert) -> None:
         self._layers = {layer.name: layer for layer in all_described(config.get("layers"))}
         self._convert, self._names, self._groups = convert, Names(), groups_of(self._layers.values())
-        self._first: dict[str, list[str]] = {}  # by layer, its nodes when it was first called
+        self._first: dict[str, tuple[list[str], Part]] = {}  # by layer, its nodes when it was first called
         self._variables: dict[str, list[Variable]] = {}
         self._shapes: dict[Tensor, Any] = {}
         self.node_of: dict[Tensor, str] = {}
@@ -105,11 +105,17 @@ class _Building:
         read: Any = tuple(shapes[at] for at in chosen) if len(chosen) > 1 else shapes[chosen[0]]
         sources = [sources[at] for at in chosen]
         made = self._names.of(layer, part)
+        first, before = self._first.setdefault(layer.name, ([name for name, _ in made], part))
+        alike = part.layers == before.layers
+        if part.variables and not alike:
+            raise ValueError(
+                f"Layer {layer.name!r} ({layer.kind}) is called in two ways, for rows of other shapes or with other "
+                "options, while its weights can be shared in one way only; call it alike and save the model again."
+            )
         for at, (name, one) in enumerate(made):
-            self.nodes[name] = (Same(self._first[layer.name][at]) if index else one, *sources)
+            self.nodes[name] = (Same(first[at]) if index and alike else one, *sources)
             read, sources = layer.after(one, read), [name]
         if not index:
-            self._first[layer.name] = [name for name, _ in made]
             self._variables[layer.name] = layer.placed(part, made[0][0], self._groups[layer.name]) if made else []
         output = Tensor(layer.name, index, 0)
         self.node_of[output], self._shapes[output] = sources[0], read
