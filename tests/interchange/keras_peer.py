@@ -181,6 +181,13 @@ def of_any_length(keras: Any) -> Any:
     return keras.Model(x, k.Concatenate()(ends))
 
 
+def models_at_the_end(keras: Any) -> Any:
+    """A functional model within a model whose first call is an output while the second is read on."""
+    k, start, x, y = keras.layers, keras.Input(VECTOR), keras.Input(VECTOR, name="x"), keras.Input(VECTOR, name="y")
+    inner = keras.Model(start, k.Dense(4, "tanh")(start), name="inner")
+    return keras.Model([x, y], [inner(x), k.Dense(2)(inner(y))])
+
+
 def row_of_layers(keras: Any) -> Any:
     k, x = keras.layers, keras.Input(IMAGE)
     return keras.Model(

@@ -407,6 +407,24 @@ def test_a_functional_model_of_keras_2_is_read(tmp_path: Path) -> None:
     np.testing.assert_allclose(network.forward(weights, (X, X[::-1].copy())), np.where(total > 0, total, 0.1 * total))
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_models_within_a_model_of_keras_2_count_calls_from_0_or_from_their_own_making(
+    first: int, tmp_path: Path
+) -> None:
+    model = functional_of_keras_2()
+    layers, dense = model["config"]["layers"], {"class_name": "Dense", "config": {"name": "dense", "units": 2}}
+    inner = {"class_name": "Sequential", "name": "inner", "config": {"name": "inner", "layers": [dense]}}
+    layers[2] = inner | {"inbound_nodes": layers[2]["inbound_nodes"]}
+    calls = [["inner", first, 0, {}], ["inner", first + 1, 0, {}]]
+    layers[3:] = [{"class_name": "Subtract", "name": "less", "config": {"name": "less"}, "inbound_nodes": [calls]}]
+    model["config"]["output_layers"] = [["less", 0, 0], ["inner", first + 1, 0]]
+    network, weights = load_keras(write_older(tmp_path / "a.h5", model, {"inner": OLDER["dense"]}))
+    y = X[::-1].copy()
+    less, second = network.forward(weights, (X, y))
+    np.testing.assert_allclose(less, (X - y) @ KERNEL)
+    np.testing.assert_allclose(second, y @ KERNEL + [1, -1])
+
+
 @pytest.mark.parametrize(
     ("names", "told"),
     [

@@ -21,6 +21,11 @@ class Call(NamedTuple):
     named: dict[str, Tensor]
     options: dict[str, Any]
 
+    @property
+    def all(self) -> list[Tensor]:
+        """Every tensor."""
+        return [*self.tensors, *self.named.values()]
+
 
 def calls_of(nodes: Any) -> list[Call]:
     """The calls of a layer, from its `inbound_nodes`; ValueError where they are damaged."""

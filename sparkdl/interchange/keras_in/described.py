@@ -20,6 +20,7 @@ HOMES = re.compile(r"(tf_)?keras|(tf_)?keras(\.src)?\.(layers|models|engine)(\..
 OPERATIONS = ("Add", "Maximum", "Minimum", "Multiply", "Subtract")
 # Classes that Keras exports, and writes in some files, by another name than their own.
 OWN_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
+GRAPHS = ("Functional", "Model")
 CODE = ("Lambda", "TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sparkdl.base_network import BaseNetwork
 from sparkdl.graph import Graph, Same
 from sparkdl.interchange.keras_in.calls import Call, Tensor, tensors_of
-from sparkdl.interchange.keras_in.described import Described, Names, all_described, groups_of
+from sparkdl.interchange.keras_in.described import GRAPHS, Described, Names, all_described, groups_of
 from sparkdl.interchange.keras_in.part import Part, Variable
 from sparkdl.layers.base import Layer, Shape
 from sparkdl.network import Network
@@ -19,7 +19,7 @@ Convert = Callable[[Described, Sequence[Any], Sequence[str], Call], Part]
 ASKED = ("query", "value", "key")  # names of arrays that a call may give by name, in the order that they are read
 
 
-def functional(config: Any, convert: Convert) -> Part:
+def functional(config: Any, convert: Convert, version: int) -> Part:
     """A model of any shape.
 
     Parameters
@@ -27,6 +27,8 @@ def functional(config: Any, convert: Convert) -> Part:
     config : dict
     convert : callable
         The part that a layer becomes.
+    version : int
+        Of the Keras that wrote it.
 
     Returns
     -------
@@ -35,9 +37,9 @@ def functional(config: Any, convert: Convert) -> Part:
     """
     if not isinstance(config, dict):
         raise ValueError(f"config of a functional model must be a mapping, received {config!r:.60}.")
-    building = _Building(config, convert)
+    building = _Building(config, convert, version)
     building.run()
-    ends = [building.node_of.get(tensor) for tensor in tensors_of(config.get("output_layers"))]
+    ends = [building.node_of.get(tensor) for tensor in building.ends]
     if not ends or None in ends:
         raise ValueError("output_layers of the model names an output that no layer has; save the model again.")
     if as_it_is := [end for end in ends if end in building.inputs]:
@@ -51,8 +53,14 @@ def functional(config: Any, convert: Convert) -> Part:
 class _Building:
     """A graph that grows by one call of a layer after the other."""
 
-    def __init__(self, config: Mapping[str, Any], convert: Convert) -> None:
+    def __init__(self, config: Mapping[str, Any], convert: Convert, version: int) -> None:
         self._layers = {layer.name: layer for layer in all_described(config.get("layers"))}
+        ends = tensors_of(config.get("output_layers"))
+        counted = [*ends, *(tensor for layer in self._layers.values() for call in layer.calls for tensor in call.all)]
+        # By model, the calls that are counted before the first that is listed: Keras 3 does so for outputs alone.
+        self._before = _before(self._layers.values(), counted) if version < 3 else {}
+        graphs = dict.fromkeys((layer.name for layer in self._layers.values() if layer.kind in GRAPHS), 1)
+        self.ends = _listed(ends, self._before if version < 3 else graphs)
         self._convert, self._names, self._groups = convert, Names(), groups_of(self._layers.values())
         self._first: dict[str, tuple[list[str], Part]] = {}  # by layer, its nodes when it was first called
         self._variables: dict[str, list[Variable]] = {}
@@ -85,6 +93,7 @@ class _Building:
         """Whether a call could be added."""
         call = layer.calls[index]
         tensors = [*call.tensors, *(call.named[name] for name in ASKED if name in call.named)]
+        tensors = _listed(tensors, self._before)
         if any(tensor not in self.node_of for tensor in tensors) or (index and layer.name not in self._first):
             return False
         if not tensors or set(call.named) - set(ASKED):
@@ -120,6 +129,17 @@ class _Building:
         output = Tensor(layer.name, index, 0)
         self.node_of[output], self._shapes[output] = sources[0], read
         return True
+
+
+def _before(layers: Iterable[Described], counted: Sequence[Tensor]) -> dict[str, int]:
+    """By model within a model of Keras 2, 1 if its own making counts as its first call, else 0."""
+    models = [layer.name for layer in layers if layer.kind in (*GRAPHS, "Sequential")]
+    return {model: min((tensor.call for tensor in counted if tensor.layer == model), default=0) for model in models}
+
+
+def _listed(tensors: Sequence[Tensor], before: Mapping[str, int]) -> list[Tensor]:
+    """Tensors with calls by their places in the list of them."""
+    return [tensor._replace(call=tensor.call - before.get(tensor.layer, 0)) for tensor in tensors]
 
 
 def _network(inputs: Mapping[str, Shape], nodes: Mapping[str, tuple[Any, ...]], outputs: Sequence[Any]) -> Layer:

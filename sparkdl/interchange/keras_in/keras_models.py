@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from sparkdl.interchange.keras_in.calls import Call
-from sparkdl.interchange.keras_in.described import Described, described
+from sparkdl.interchange.keras_in.described import GRAPHS, Described, described
 from sparkdl.interchange.keras_in.functional import functional
 from sparkdl.interchange.keras_in.kinds import KINDS
 from sparkdl.interchange.keras_in.layer_config import LayerConfig
@@ -17,7 +17,6 @@ from sparkdl.interchange.keras_in.sequential import sequential
 from sparkdl.layers import EachStep
 from sparkdl.layers.base import Shape
 
-GRAPHS = ("Functional", "Model")
 UNCALLED = Call([], {}, {})
 
 
@@ -51,7 +50,7 @@ def _convert(version: int, layer: Described, shapes: Sequence[Shape], sources: S
     if layer.kind == "Sequential":
         part = sequential(layer.options, lambda one, shape: own(one, [shape], ("",), UNCALLED), *shapes)
     elif layer.kind in GRAPHS:
-        part = functional(layer.options, own)
+        part = functional(layer.options, own, version)
     else:
         config = LayerConfig(layer.kind, layer.name, layer.options, version, call.options, tuple(sources))
         try:
