@@ -188,6 +188,14 @@ def models_at_the_end(keras: Any) -> Any:
     return keras.Model([x, y], [inner(x), k.Dense(2)(inner(y))])
 
 
+def inputs_by_name(keras: Any) -> Any:
+    """Models called with mappings whose names are in another order than their inputs, and with more than they read."""
+    k, a, b = keras.layers, keras.Input(VECTOR, name="a"), keras.Input(VECTOR, name="b")
+    two, one = keras.Model([b, a], k.Subtract()([k.Dense(4)(b), a])), keras.Model(b, k.Dense(4)(b))
+    x, y = keras.Input(VECTOR, name="x"), keras.Input(VECTOR, name="y")
+    return keras.Model([x, y], [two({"a": x, "b": y}), one({"a": x, "b": y})])
+
+
 def row_of_layers(keras: Any) -> Any:
     k, x = keras.layers, keras.Input(IMAGE)
     return keras.Model(

@@ -15,11 +15,15 @@ class Tensor(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What a layer is called with: tensors in their order, others by name, and all else by name."""
+    """What a layer is called with: tensors in their order, others by name, and all else by name.
+
+    `inputs` are the tensors by name, where a model is called with a mapping.
+    """
 
     tensors: list[Tensor]
     named: dict[str, Tensor]
     options: dict[str, Any]
+    inputs: dict[str, Any] | None = None
 
     @property
     def all(self) -> list[Tensor]:
@@ -40,9 +44,16 @@ def tensors_of(value: Any) -> list[Tensor]:
 
 
 def _call(node: Any) -> Call:
+    inputs = None
     if isinstance(node, dict):
         options = node.get("kwargs") or {}
         read = tensors_of(node.get("args"))
+        if (
+            len(node.get("args") or []) == 1
+            and isinstance(node["args"][0], dict)
+            and "class_name" not in node["args"][0]
+        ):
+            inputs = node["args"][0]
     else:  # Keras 2: [[layer, call, output, options], ...], or one such, or by name
         triples = list(_triples(node))
         options = {name: value for triple in triples for name, value in (triple[3] if len(triple) > 3 else {}).items()}
@@ -54,7 +65,7 @@ def _call(node: Any) -> Call:
     if several:
         raise ValueError(f"{several[0]} of a call must be one array, received {len(found[several[0]])}.")
     named = {name: tensors[0] for name, tensors in found.items() if tensors}
-    return Call(read, named, {name: value for name, value in options.items() if name not in named})
+    return Call(read, named, {name: value for name, value in options.items() if name not in named}, inputs)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -92,7 +92,11 @@ class _Building:
     def _called(self, layer: Described, index: int) -> bool:
         """Whether a call could be added."""
         call = layer.calls[index]
-        tensors = [*call.tensors, *(call.named[name] for name in ASKED if name in call.named)]
+        asked = layer.options.get("input_layers") if call.inputs and layer.kind in GRAPHS else None
+        if call.inputs and isinstance(asked, list):  # a mapping for a model that has a list: by the names of its inputs
+            tensors = tensors_of([call.inputs[name] for name, *_ in tensors_of(asked)])
+        else:
+            tensors = [*call.tensors, *(call.named[name] for name in ASKED if name in call.named)]
         tensors = _listed(tensors, self._before)
         if any(tensor not in self.node_of for tensor in tensors) or (index and layer.name not in self._first):
             return False
