@@ -260,3 +260,33 @@ def test_without_the_package_it_is_told_what_to_install(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert re.search(r"ImportError: .*needs the package onnx; pip install 'sparkdl-jax\[onnx\]'", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("names", "inputs", "outputs"),
+    [
+        (("a.b", "a_b", "y.1", "y_1"), ["a_b", "a_b_2"], ("y_1", "y_1_2")),
+        (("größe", "gräße", "é", "è"), ["gr_e", "gr_e_2"], ("output", "output_2")),
+        (("a", "b", "y", "y"), ["a", "b"], ("y", "y_2")),
+    ],
+)
+def test_inputs_and_outputs_whose_names_would_become_one_stay_several(
+    names: Any, inputs: Any, outputs: Any, tmp_path: Path
+) -> None:
+    body = "d = Sub(one, other) first = Relu(d)" + " second = Neg(d)" * (names[2] != names[3])
+    path = written(tmp_path / "a.onnx", "float[b, 3] one, float[b, 3] other", body, outputs="float[b, 3] first")
+    model = onnx.load(path)
+    new = dict(zip(("one", "other", "first", "second"), names, strict=True))
+    for node in model.graph.node:
+        node.input[:], node.output[:] = ([new.get(name, name) for name in both] for both in (node.input, node.output))
+    for given in (*model.graph.input, *model.graph.output):
+        given.name = new[given.name]
+    model.graph.output.add().CopyFrom(model.graph.output[0])
+    model.graph.output[1].name = names[3]
+    onnx.save(model, path)
+    network, weights = load_onnx(path)
+    assert list(network.input_shapes) == inputs
+    assert network.output_names == outputs
+    x = rows((4, 3)), rows((4, 3))[::-1].copy()
+    for found, wanted in zip(network.forward(weights, x), computed(path, *x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)

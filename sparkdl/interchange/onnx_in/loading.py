@@ -30,7 +30,7 @@ from sparkdl.interchange.onnx_in.arithmetic_rules import RULES
 from sparkdl.interchange.onnx_in.assembly import Assembly
 from sparkdl.interchange.onnx_in.category_rules import CATEGORY_RULES
 from sparkdl.interchange.onnx_in.folding import BATCH, FOLDS
-from sparkdl.interchange.onnx_in.lowering import clean, finished
+from sparkdl.interchange.onnx_in.lowering import clean, finished, unused
 from sparkdl.interchange.onnx_in.onnx_file import OnnxFile, Operator, read_onnx
 from sparkdl.interchange.onnx_in.patterns import simplified
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -135,7 +135,7 @@ class _Reading:
                 batch = (Part(BATCH, batch=True),)
                 self.values[given.name] = lengths_value(self.build, given.name, batch)
             elif self.build.readers[given.name]:
-                name = clean(given.name) or "input"
+                name = unused(clean(given.name) or "input", self.build.inputs)
                 value = input_value(name, given, self.operators, bool(lengths), file.ours)
                 self.values[given.name], self.build.inputs[name] = value, value.ours
 
@@ -146,12 +146,14 @@ class _Reading:
             self.values.update(
                 zip(operator.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=False)
             )
-        outputs = {clean(name) or "output": self.values.get(name) for name in self.file.outputs}
-        for name, value in outputs.items():
+        ends: dict[str, Value] = {}
+        for name in self.file.outputs:
+            value = self.values.get(name)
             if not isinstance(value, Value):
                 raise Refused(f"its output {name!r} does not depend on what it reads, or is not computed at all")
+            ends[unused(clean(name) or "output", ends)] = value
         try:
-            return finished(self.build, outputs, self.file.ours)
+            return finished(self.build, ends, self.file.ours)
         except ValueError as error:
             raise Refused(f"its layers do not fit one another, as {str(error).rstrip('.')}") from None
 

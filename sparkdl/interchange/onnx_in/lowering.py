@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,7 +70,7 @@ class _Lowering:
                 self.weights[name] = node.weights
 
     def add(self, wanted: str, layer: Layer, sources: Sequence[str], shape: Any) -> str:
-        name, shapes = self._unused(wanted), tuple(self.shapes[source] for source in sources)
+        name, shapes = unused(wanted, self.shapes), tuple(self.shapes[source] for source in sources)
         made = by_step.output_shape(layer, shapes if len(shapes) > 1 else shapes[0])
         if tuple(made) != tuple(shape):
             raise Refused(f"its node {name!r} would have rows of shape {made}, where the file has {shape}")
@@ -110,13 +110,6 @@ class _Lowering:
         flat = len(shape) == 1 and len(self.shapes[name]) > 1
         layer, kind = (Flatten(), "flatten") if flat else (Reshape(shape), "reshape")
         return self.add(kind, layer, [name], shape)
-
-    def _unused(self, wanted: str) -> str:
-        name, count = wanted, 1
-        while name in self.shapes:
-            count += 1
-            name = f"{wanted}_{count}"
-        return name
 
     def network(self, outputs: Mapping[str, tuple[Value, Form]]) -> Imported:
         ends: dict[str, str] = {}
@@ -177,3 +170,12 @@ def legible(operator: Operator) -> str:
 def clean(name: str) -> str:
     """The name without what names of layers may not hold."""
     return re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+
+
+def unused(wanted: str, used: Container[str]) -> str:
+    """The name, or one like it that nobody has."""
+    name, count = wanted, 1
+    while name in used:
+        count += 1
+        name = f"{wanted}_{count}"
+    return name
