@@ -87,6 +87,10 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[[Any], list[Any]]]] = {
         STEPS,
         lambda k: [k.Bidirectional(k.LSTM(3, return_sequences=True)), k.Bidirectional(k.GRU(2), merge_mode="ave")],
     ),
+    "bidirectional frozen within": (
+        STEPS,
+        lambda k: [k.Bidirectional(k.LSTM(3, trainable=False)), k.Dense(2, name="head")],
+    ),
     "each step": (
         (3, *IMAGE),
         lambda k: [k.TimeDistributed(k.Conv2D(2, 2, activation="relu")), k.TimeDistributed(k.Flatten())],

@@ -357,6 +357,14 @@ def test_an_input_that_is_an_output_is_named(between: Any, tmp_path: Path) -> No
         load_keras(write(tmp_path / "a.keras", model))
 
 
+def test_a_bidirectional_layer_frozen_one_way_is_named_as_its_arrays_are_in_another_order(tmp_path: Path) -> None:
+    one, other = (layer("GRU", "gru", units=2, trainable=kept, go_backwards=kept) for kept in (False, True))
+    model = sequential(layer("Bidirectional", "both", layer=one, backward_layer=other), shape=(4, 3))
+    told = r"Layer 'both' \(Bidirectional\) has no counterpart here: backward_layer must be like its layer, Gru\(train"
+    with pytest.raises(ValueError, match=told):
+        load_keras(write(tmp_path / "a.keras", model))
+
+
 def test_a_layer_whose_weights_are_shared_by_calls_with_other_options_is_named(tmp_path: Path) -> None:
     attention = layer("MultiHeadAttention", "shared", num_heads=1, key_dim=2)
     calls = [[["i", 0, 0, {}], ["i", 0, 0, {"use_causal_mask": causal}]] for causal in (False, True)]

@@ -115,6 +115,11 @@ def test_frozen_layers_stay_frozen(peer: Any) -> None:
     assert len([path for path in everything - learned if path.endswith("/kernel")]) == 1
 
 
+def test_recurrent_layers_that_are_frozen_within_a_bidirectional_one_stay_frozen(peer: Any) -> None:
+    network, weights = load_keras(peer("layers") / "bidirectional frozen within.keras")
+    assert {path.split("/")[0] for path, _ in named_arrays(network.learned(weights))} == {"head"}
+
+
 def test_what_a_normalization_has_learned_is_known_to_fresh_weights(peer: Any) -> None:
     network, weights = load_keras(peer("layers") / "normalization learned.keras")
     fresh = network.init(0)["columns"]

@@ -97,7 +97,9 @@ def _one_way(config: LayerConfig) -> tuple[Recurrent, tuple[Variable, ...], bool
         raise config.wrong("layer", config.kind, f"one of {', '.join(LAYERS)}")
     for option in ("stateful", "return_state", "time_major"):
         config.only(option, False, None)
+    trainable = config.flag("trainable", True)
     given: dict[str, Any] = {
+        "trainable": trainable,
         "bias": config.flag("use_bias", True),
         "backwards": config.flag("go_backwards", False),
         "dropout": config.number("dropout", 0.0),
@@ -122,7 +124,7 @@ def _one_way(config: LayerConfig) -> tuple[Recurrent, tuple[Variable, ...], bool
     )
     sequences = config.flag("return_sequences", False)
     config.check_read()
-    return layer, variables, sequences
+    return layer, tuple(replace(variable, learned=trainable) for variable in variables), sequences
 
 
 LAYERS: dict[str, type[Recurrent]] = {"GRU": Gru, "LSTM": Lstm, "SimpleRNN": SimpleRnn}
