@@ -48,6 +48,21 @@ def test_all_steps_and_the_last_state(kind: str, direction: str, tmp_path: Path)
         np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("kind", "direction"), [*product(BLOCKS, DIRECTIONS)])
+def test_a_last_state_that_is_an_output_itself(kind: str, direction: str, tmp_path: Path) -> None:
+    """As PyTorch writes of a layer alone, which gives all steps and the states."""
+    body = f'y, h = {kind}<hidden_size={UNITS}, {MORE.get(kind, "")}direction="{direction}">(x, w, r, b)'
+    given = weights(kind, 2 if direction == "bidirectional" else 1)
+    path = written(tmp_path / "a.onnx", "float[5, N, 4] x", body, given, "float[] y, float[] h")
+    x = rows((STEPS, ROWS, INPUTS))
+    network, found = load_onnx(path)
+    every, last = network.forward(found, jnp.asarray(x.swapaxes(0, 1)))
+    all_steps, states = computed(path, x)
+    ways_last = np.moveaxis(all_steps, (0, 2), (-1, 0))  # (rows, ways, units, steps)
+    np.testing.assert_allclose(every, ways_last, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(last, states.swapaxes(0, 1), rtol=1e-5, atol=1e-5)
+
+
 CASES = {
     "gru that resets before": ("GRU", "", weights("GRU")),
     "relu": ("RNN", 'activations=["Relu"], ', weights("RNN")),

@@ -71,7 +71,7 @@ class Assembly:
     nodes : dict of Node or Unfinished
         By a number of their own.
     readers : dict of int
-        How many operators of the file read an array of it.
+        How many operators of the file read an array of it; that it is an output counts as one.
     """
 
     readers: Mapping[str, int]

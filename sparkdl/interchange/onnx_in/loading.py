@@ -128,7 +128,8 @@ class _Reading:
         self.file = file
         self.operators = simplified(file, (*CATEGORY_RULES, *RULES))
         self.values: dict[str, Any] = {"": None, **file.constants}
-        self.build = Assembly(Counter(name for operator in self.operators for name in operator.inputs))
+        read = [name for operator in self.operators for name in operator.inputs]
+        self.build = Assembly(Counter([*read, *file.outputs]))
         lengths = inputs_of_lengths(self.operators, file.inputs, file.ours)
         for given in file.inputs:
             if given.name in lengths:
