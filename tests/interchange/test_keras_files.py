@@ -357,6 +357,15 @@ def test_an_input_that_is_an_output_is_named(between: Any, tmp_path: Path) -> No
         load_keras(write(tmp_path / "a.keras", model))
 
 
+def test_a_recurrent_layer_with_two_given_states_is_named(tmp_path: Path) -> None:
+    states = [{"class_name": "__keras_tensor__", "config": {"keras_history": ["i", 0, 0]}}] * 2
+    calls = [{"args": states[:1], "kwargs": {"initial_state": states}}]
+    lstm = layer("LSTM", "lstm", units=3) | {"name": "lstm", "inbound_nodes": calls}
+    told = r"Layer 'lstm' \(LSTM\): initial_state of a call must be one array, received 2"
+    with pytest.raises(ValueError, match=told):
+        load_keras(write(tmp_path / "a.keras", functional([["lstm", 0, 0]], lstm)))
+
+
 def test_a_bidirectional_layer_frozen_one_way_is_named_as_its_arrays_are_in_another_order(tmp_path: Path) -> None:
     one, other = (layer("GRU", "gru", units=2, trainable=kept, go_backwards=kept) for kept in (False, True))
     model = sequential(layer("Bidirectional", "both", layer=one, backward_layer=other), shape=(4, 3))

@@ -105,7 +105,11 @@ def described(entry: Any) -> Described:
             f"Layer {name!r} is a {kind} of {module or 'its own'}, whose code would have to run, and loading runs "
             "none; put layers of Keras in its place and save the model again."
         )
-    return Described(OWN_NAMES.get(kind) or kind, name, options, calls_of(entry.get("inbound_nodes") or []))
+    try:
+        calls = calls_of(entry.get("inbound_nodes") or [])
+    except ValueError as error:
+        raise ValueError(f"Layer {name!r} ({kind}): {error}") from None
+    return Described(OWN_NAMES.get(kind) or kind, name, options, calls)
 
 
 def all_described(entries: Any) -> list[Described]:
