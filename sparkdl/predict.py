@@ -7,6 +7,7 @@ out as the text that it is, so that an id of 001 stays one.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -177,4 +178,7 @@ def _writer(kind: str, stream: Any, schema: pa.Schema) -> Any:
 
 
 if __name__ == "__main__":
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # which tidies up, where the default does not
     sys.exit(main())

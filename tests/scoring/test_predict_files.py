@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,21 @@ def test_it_is_a_program(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (2, "")
     assert "nowhere.parquet is not there" in done.stderr
+
+
+def test_what_is_ended_leaves_no_half_of_a_file(tmp_path: Path) -> None:
+    rows = pa.array(np.zeros((4_000_000, 4)).ravel())
+    table = pa.table({"features": pa.FixedSizeListArray.from_arrays(rows, 4)})  # which takes seconds to score
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    names = [str(tmp_path / name) for name in ("rows.parquet", "out.parquet")]
+    process = subprocess.Popen([sys.executable, "-m", "sparkdl.predict", SAVED, names[0], "-o", names[1]])
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "out.parquet.part").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait(120) == 128 + signal.SIGTERM
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
 
 
 def test_a_terminal_is_shown_a_bar(stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
