@@ -165,10 +165,10 @@ class Layout:
             raise ValueError(f"{self.subject} must be one column of arrays {self.purpose}, received {what}; {hint}.")
         most = 1 if self.joined else len(self.shape)
         if depth > most:
-            raise ValueError(
-                f"{self.subject} must hold arrays nested at most {most} deep {self.purpose}, received {received}; "
-                "flatten it."
-            )
+            wanted, hint = f"arrays nested at most {most} deep", "flatten it"
+            if not most:
+                wanted, hint = "one value a row", "name a column of such, or begin the network with rows of arrays"
+            raise ValueError(f"{self.subject} must hold {wanted} {self.purpose}, received {received}; {hint}.")
         if images and self.pixels is None:
             raise ValueError(
                 f"{self.subject} holds images, for which input_shape must be (height, width) or (height, width, "

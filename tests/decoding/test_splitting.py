@@ -188,7 +188,7 @@ def test_strings_that_make_no_such_rows_are_refused(shape: Any, strings: Any, me
 
 def test_numbers_that_make_no_such_rows_are_refused_as_numbers() -> None:
     layout = Layout(("x",), (), "int32", strings=Hashing(split="word"))
-    with pytest.raises(ValueError, match="must hold arrays nested at most 0 deep"):
+    with pytest.raises(ValueError, match="must hold one value a row"):
         decode_features([pa.array([[1, 2]])], layout)
     assert decode_features([pa.array([1, 2])], layout).values.tolist() == [1, 2]
 

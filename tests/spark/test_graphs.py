@@ -117,7 +117,7 @@ def test_activations_and_transfer_go_by_path(rows: DataFrame, model: Any) -> Non
         ),
         (COLUMNS | {"more": "a"}, "received some for 'age', 'photo', 'facts', 'more'"),
         (COLUMNS | {"age": "ages"}, "featuresCols names column 'ages', which is not there"),
-        (COLUMNS | {"age": "others"}, "nested at most 0 deep to fill the network's input 'age' of shape"),
+        (COLUMNS | {"age": "others"}, "must hold one value a row to fill the network's input 'age' of shape"),
     ],
 )
 def test_columns_that_do_not_fit_the_inputs_are_named(rows: DataFrame, columns: Any, message: str) -> None:
