@@ -13,7 +13,6 @@ import pytest
 from pyspark import TaskContext
 
 from sparkdl.spark.tasks import task
-from sparkdl.spark.tasks.connection import Connection
 from sparkdl.spark.tasks.device import prepare_device
 from sparkdl.spark.tasks.environment import worker_environment
 from sparkdl.training.group.addresses import ANY_PORT, listen
@@ -37,7 +36,7 @@ class Context:
         return {} if self._gpus is None else {"gpu": SimpleNamespace(addresses=self._gpus)}
 
     def getTaskInfos(self) -> list[Any]:
-        return [SimpleNamespace(address=f"host{rank}:1") for rank in range(1 + len(self._peers))]
+        return [None, *self._peers]
 
     def allGather(self, message: str) -> list[str]:
         assert self._peers, "a worker alone waits for nobody"
@@ -136,17 +135,17 @@ OWN: dict[str, Any] = {"rows": (5, 1), "weighing": (5, 1), "wrong": [], "port": 
 )
 def test_every_worker_says_the_same_of_what_does_not_fit(peer: dict[str, Any], sentence: str) -> None:
     with pytest.raises(task._Refused, match=sentence) as refused:
-        task._meet(Context(peers=[peer]), OWN, "cpu", Connection())  # type: ignore[arg-type]
+        task._meet(Context(peers=[peer]), OWN, "cpu")  # type: ignore[arg-type]
     assert refused.value.type == "ValueError"  # of what the user is to see
 
 
 def test_workers_meet_when_one_of_them_has_no_rows() -> None:
-    peers = task._meet(Context(peers=[{"rows": (0, 0), "weighing": (0, 0)}]), OWN, "cpu", Connection())  # type: ignore[arg-type]
+    peers = task._meet(Context(peers=[{"rows": (0, 0), "weighing": (0, 0)}]), OWN, "cpu")  # type: ignore[arg-type]
     assert [peer["rows"] for peer in peers] == [[5, 1], [0, 0]]
 
 
 def test_a_worker_alone_meets_itself_without_spark_s_barrier() -> None:
-    (peer,) = task._meet(Context(), OWN, "cpu", Connection())  # type: ignore[arg-type]
+    (peer,) = task._meet(Context(), OWN, "cpu")  # type: ignore[arg-type]
     assert peer["rows"] == [5, 1]
 
 
