@@ -96,6 +96,15 @@ def test_a_cluster_without_enough_slots_is_given_time_to_have_them_and_then_refu
     cluster.check_cluster(spark, 4)
 
 
+def test_slots_are_those_that_java_counts_where_python_counts_more(
+    spark: SparkSession, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container, where `os.cpu_count` is of the machine."""
+    monkeypatch.setattr(cluster, "local_slots", lambda master, cpus: 64)
+    with no_jobs(spark, "slots"), refused(ValueError, "numWorkers is 4 but local[3] can run 3 tasks at once; lower"):
+        DeepClassifier(network=NETWORK, numWorkers=4).fit(rows)
+
+
 def test_executors_that_come_and_go_are_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"spark.dynamicAllocation.enabled": "true"}
     monkeypatch.setattr(cluster, "setting", lambda session, key, default: told.get(key, default))

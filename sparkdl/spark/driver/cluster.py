@@ -88,6 +88,8 @@ def check_cluster(session: SparkSession, workers: int) -> None:
         raise ValueError(f"numWorkers must be at least 1, received {workers}.")
     master = setting(session, "spark.master", "")
     slots = local_slots(master, int(setting(session, "spark.task.cpus", "1")))
+    if runs_in_driver(master):
+        slots = registered_slots(session) or slots  # Java sees fewer processors than Python in some containers
     if slots is not None and workers > slots:
         remedy = f" or use local[{workers}]" if runs_in_driver(master) else ""
         tasks = "1 task" if slots == 1 else f"{slots} tasks"
@@ -154,8 +156,9 @@ def fit(
     check_encryption(session, workers, shown or worker_logs)
     began = time.time()
     classes = packed_classes(*plans)
-    slots = local_slots(setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1")))
-    slots = registered_slots(session) if slots is None else slots
+    slots = registered_slots(session)
+    if slots is None:
+        slots = local_slots(setting(session, "spark.master", ""), int(setting(session, "spark.task.cpus", "1")))
     shown_to = progress.Receiver(*driver_address(session), plans[0].objective.metric, shown, worker_logs, ports)
     sent = _sent(session, initial)
     with taken(session, workers, slots), shown_to as receiver, ended_by_shortage(session, workers) as shortage:

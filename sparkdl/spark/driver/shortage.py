@@ -55,7 +55,12 @@ def ended_by_shortage(session: SparkSession, workers: int) -> Iterator[Callable[
 
 
 def await_executors(session: SparkSession, workers: int, shortage: Callable[[], str | None]) -> None:
-    """Wait until there are as many slots as workers; RuntimeError once `ended_by_shortage` tells of a shortage."""
+    """Wait until there are as many slots as workers; RuntimeError once `ended_by_shortage` tells of a shortage.
+
+    Where that watches nothing, nothing is waited for.
+    """
+    if runs_in_driver(setting(session, "spark.master", "")):
+        return
     while (slots := registered_slots(session)) is not None and slots < workers:
         if told := shortage():
             raise RuntimeError(told)
