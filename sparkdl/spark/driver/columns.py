@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from sparkdl.decoding.images import require_pillow
 from sparkdl.decoding.labels import LabelPart
 from sparkdl.decoding.layout import MOST_PIXELS, PIXELS_SETTING, Layout
+from sparkdl.decoding.names import quoted
 from sparkdl.scoring.input_layouts import Reading
 from sparkdl.spark.driver.catalyst import pack_column
 from sparkdl.spark.driver.remote import count_setting, setting
@@ -362,5 +363,4 @@ def _sent(dataset: DataFrame, name: str, param: str, kinds: dict[str, ColumnType
 
 def _column(name: str) -> Column:
     """That of this name, dots and all."""
-    escaped = name.replace("`", "``")
-    return F.col(f"`{escaped}`")
+    return F.col(quoted(name))
