@@ -48,12 +48,9 @@ def _call(node: Any) -> Call:
     if isinstance(node, dict):
         options = node.get("kwargs") or {}
         read = tensors_of(node.get("args"))
-        if (
-            len(node.get("args") or []) == 1
-            and isinstance(node["args"][0], dict)
-            and "class_name" not in node["args"][0]
-        ):
-            inputs = node["args"][0]
+        match node.get("args"):
+            case [dict(only)] if "class_name" not in only:
+                inputs = only
     else:  # Keras 2: [[layer, call, output, options], ...], or one such, or by name
         triples = list(_triples(node))
         options = {name: value for triple in triples for name, value in (triple[3] if len(triple) > 3 else {}).items()}
