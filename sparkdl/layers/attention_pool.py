@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.base import Array, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.products import transposed_product
 from sparkdl.layers.ragged import Ragged, as_ragged, check_vectors
 from sparkdl.specs import check_integers
 
@@ -106,7 +107,7 @@ class AttentionPool(KernelLayer):
         dscore, dz = self._slopes(weights, at, y, dy)
         flat_dz = dz.reshape(-1, dz.shape[-1])
         gradient = {
-            "kernel": at.values.reshape(-1, at.values.shape[-1]).T @ flat_dz,
+            "kernel": transposed_product(at.values.reshape(-1, at.values.shape[-1]), flat_dz),
             "query": at.hidden.reshape(flat_dz.shape).T @ dscore.reshape(-1),
         }
         return gradient | ({"bias": flat_dz.sum(axis=0)} if self.bias else {})

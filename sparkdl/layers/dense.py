@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
-from sparkdl.layers.factored import Factored, transposed_product
-from sparkdl.layers.products import matmul
+from sparkdl.layers.factored import Factored
+from sparkdl.layers.products import matmul, transposed_product
 from sparkdl.specs import check_integers
 
 

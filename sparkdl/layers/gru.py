@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from sparkdl.initializers import Initializer
 from sparkdl.layers.base import Array, Shape, Weights
-from sparkdl.layers.products import matmul
+from sparkdl.layers.products import matmul, transposed_product
 from sparkdl.layers.recurrent import Moment, Recurrent, State, flat, masked, sigmoid
 
 
@@ -99,9 +99,11 @@ class Gru(Recurrent):
         dz = flat(slopes[0])
         if not self.reset_after:
             reset = flat(at.kept[0])[:, self.units :] * rows
-            return {"recurrent": jnp.concatenate([matmul(rows.T, dz[:, :both]), matmul(reset.T, dz[:, both:])], axis=1)}
+            candidate = transposed_product(reset, dz[:, both:])
+            return {"recurrent": jnp.concatenate([transposed_product(rows, dz[:, :both]), candidate], axis=1)}
         down = flat(slopes[1])
-        gradient = {"recurrent": jnp.concatenate([matmul(rows.T, dz[:, :both]), matmul(rows.T, down)], axis=1)}
+        candidate = transposed_product(rows, down)
+        gradient = {"recurrent": jnp.concatenate([transposed_product(rows, dz[:, :both]), candidate], axis=1)}
         if self.bias:
             gradient["recurrent_bias"] = jnp.concatenate([dz[:, :both].sum(axis=0), down.sum(axis=0)])
         return gradient

@@ -20,7 +20,7 @@ from jax import lax
 from sparkdl.constraints import Constraint
 from sparkdl.initializers import GlorotUniform, Initializer, Orthogonal
 from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
-from sparkdl.layers.products import matmul
+from sparkdl.layers.products import matmul, transposed_product
 from sparkdl.layers.ragged import Ragged, check_vectors, values_of
 from sparkdl.specs import check_integers, check_range
 
@@ -192,7 +192,7 @@ class Recurrent(KernelLayer):
 
     def recurrent_gradient(self, weights: Weights, before: Array, at: Moment, slopes: Any) -> Weights:
         """Of all weights but kernel and bias, from all steps, times `before`, which is dropped from."""
-        return {"recurrent": matmul(flat(before).T, flat(slopes[0]))}
+        return {"recurrent": transposed_product(flat(before), flat(slopes[0]))}
 
     # All steps
 
@@ -312,7 +312,7 @@ class Recurrent(KernelLayer):
         """dweights of some steps."""
         dz = flat(slopes[0])
         before = at.before if masks.state is None else at.before * masks.state[None]
-        gradient = {"kernel": matmul(flat(x).T, dz)} | self.recurrent_gradient(weights, before, at, slopes)
+        gradient = {"kernel": transposed_product(flat(x), dz)} | self.recurrent_gradient(weights, before, at, slopes)
         return gradient | ({"bias": dz.sum(axis=0)} if self.bias else {})
 
     def _chunks(self, values: Array) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import check_channels
-from sparkdl.layers.products import matmul
+from sparkdl.layers.products import matmul, transposed_product
 from sparkdl.specs import check_integers
 
 
@@ -84,4 +84,4 @@ class TiedDense(Layer):
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        return {"table": matmul(dy.reshape(-1, self.units).T, x.reshape(-1, x.shape[-1]))}
+        return {"table": transposed_product(dy.reshape(-1, self.units), x.reshape(-1, x.shape[-1]))}

@@ -1,4 +1,4 @@
-"""Matrix products of layers in bfloat16: rounded once, of sums in float32, from kernels that read bfloat16."""
+"""Matrix products of layers: in bfloat16 rounded once, of sums in float32; of gradients as fast as CPUs make them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from sparkdl.layers import Conv, Dense, FeedForward, Gru, Lstm, MultiHeadAttention
 from sparkdl.layers.base import Layer, Shape
-from sparkdl.layers.products import matmul
+from sparkdl.layers.products import matmul, transposed_product
 
 RANDOM = np.random.default_rng(8)
 
@@ -65,3 +65,25 @@ def test_a_gpu_has_kernels_of_bfloat16_for_products_in_bfloat16() -> None:
     lowered = jax.jit(matmul).trace(drawn(4, 6), drawn(6, 3)).lower(lowering_platforms=("cuda",))
     (line,) = [line for line in lowered.as_text().splitlines() if "stablehlo.dot_general" in line]
     assert line.endswith("(tensor<4x6xbf16>, tensor<6x3xbf16>) -> tensor<4x3xbf16>")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(40, 30, 7), (40, 7, 30), (5, 30, 7), (6, 30, 1), (1, 1, 1)], ids=str)
+def test_a_gradient_is_the_sum_over_rows_of_their_products(shape: tuple[int, int, int], dtype: str) -> None:
+    batch, inputs, outputs = shape
+    with jax.enable_x64(True):
+        rows, slopes = drawn(batch, inputs, dtype=dtype), drawn(batch, outputs, dtype=dtype)
+        found = jax.jit(transposed_product)(rows, slopes)
+        assert found.dtype == dtype and found.shape == (inputs, outputs)
+        a, b = (np.asarray(array, np.float64) for array in (rows, slopes))
+        rounding = {"bfloat16": 2.0**-8, "float32": 1e-6, "float64": 1e-15}[dtype]
+        bound = rounding * (np.abs(a).T @ np.abs(b))
+        assert (np.abs(np.asarray(found, np.float64) - np.einsum("bi,bo->io", a, b)) <= bound + 1e-15).all()
+
+
+@pytest.mark.parametrize(("batch", "turned"), [(128, True), (8, False)])
+def test_a_cpu_makes_a_gradient_of_few_outputs_the_other_way_round(batch: int, turned: bool) -> None:
+    """Which takes a fraction of the time, unless the rows are fewer than the outputs."""
+    lowered = jax.jit(transposed_product).lower(drawn(batch, 784, dtype="float32"), drawn(batch, 10, dtype="float32"))
+    (line,) = [line for line in lowered.as_text().splitlines() if "stablehlo.dot_general" in line]
+    assert line.endswith("tensor<10x784xf32>" if turned else "tensor<784x10xf32>"), line

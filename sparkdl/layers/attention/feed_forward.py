@@ -13,7 +13,7 @@ from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.activation import Gelu
 from sparkdl.layers.base import Array, Context, KernelLayer, Layer, Shape, Weights, jitted
 from sparkdl.layers.normalization import check_channels
-from sparkdl.layers.products import matmul
+from sparkdl.layers.products import matmul, transposed_product
 from sparkdl.specs import check_integers, check_range
 
 
@@ -191,7 +191,7 @@ class FeedForward(KernelLayer):
         return y + weights["bias"][None] if self.bias else y
 
     def _gradient(self, rows: Array, slopes: Array) -> Weights:
-        return {"kernel": matmul(rows.T, slopes)} | ({"bias": slopes.sum(axis=0)} if self.bias else {})
+        return {"kernel": transposed_product(rows, slopes)} | ({"bias": slopes.sum(axis=0)} if self.bias else {})
 
 
 def _flat(x: Array) -> Array:

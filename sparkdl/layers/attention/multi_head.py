@@ -22,7 +22,7 @@ from sparkdl.layers.attention.steps_and_heads import (
     without_padding,
 )
 from sparkdl.layers.base import Array, CannotCarry, Context, KernelLayer, Shape, Weights, jitted
-from sparkdl.layers.products import matmul
+from sparkdl.layers.products import matmul, transposed_product
 from sparkdl.layers.ragged import Ragged, as_ragged, values_of, with_values
 from sparkdl.specs import check_integers, check_range
 
@@ -288,7 +288,7 @@ class MultiHeadAttention(KernelLayer):
             dqueries, dkeys = (rotated(array, self.rotary, back=True) for array in (dqueries, dkeys))
         slopes = {"query": flat_heads(dqueries), "key": flat_heads(dkeys), "value": flat_heads(dvalues)}
         if wants_gradient:
-            of_output = {"kernel": matmul(flat_heads(taken).T, flat_dy).reshape(kernel.shape)}
+            of_output = {"kernel": transposed_product(flat_heads(taken), flat_dy).reshape(kernel.shape)}
             gradient = {name: self._gradient(asking, asked, name, slope, weights) for name, slope in slopes.items()}
             gradient["output"] = of_output | ({"bias": flat_dy.sum(axis=0)} if self.bias else {})
         if not wants_delta:
@@ -301,7 +301,7 @@ class MultiHeadAttention(KernelLayer):
     def _gradient(self, asking: Any, asked: Any, name: str, slope: Array, weights: Weights) -> Weights:
         """Of query, key or value, from the slopes of what it gave, (batch * steps, heads * size)."""
         rows = without_padding(asking if name == "query" else asked)
-        kernel = matmul(rows.reshape(-1, rows.shape[2]).T, slope).reshape(weights[name]["kernel"].shape)
+        kernel = transposed_product(rows.reshape(-1, rows.shape[2]), slope).reshape(weights[name]["kernel"].shape)
         if not self.bias:
             return {"kernel": kernel}
         return {"kernel": kernel, "bias": slope.sum(axis=0).reshape(weights[name]["bias"].shape)}
