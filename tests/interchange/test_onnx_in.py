@@ -212,6 +212,10 @@ CASES = {
         IMAGE, "y = GroupNormalization<num_groups=2>(x, s, b)", normed("s", "b"), ["GroupNorm"], opset=21
     ),
     "local response norm": Case(IMAGE, "y = LRN<size=3, alpha=0.1, beta=0.75, bias=2.0>(x)", {}, ["LocalResponseNorm"]),
+    "unit length": Case(
+        VECTOR, "l = ReduceL2<axes=[1], keepdims=1>(x) m = Clip(l, least) s = Shape(x) e = Expand(m, s) y = Div(x, e)",
+        {"least": number(1e-12)}, ["L2Normalize"],
+    ),
     # constants
     "shifted and scaled": Case(
         VECTOR, "a = Sub(x, m) b = Div(a, s) c = Sub(o, b) y = Neg(c)",
@@ -235,6 +239,17 @@ CASES = {
         {"zero": ints(0), "one": ints(1), "four": ints(4), "t": (1, 1, 4)},
         ["ClassToken"],
     ),
+    "class tokens of a given number of rows": Case(
+        STEPS, "y = Concat<axis=1>(t, x)", {"t": np.tile(np.float32([0.1, 0.2, 0.3, 0.4]), (2, 1, 1))}, ["ClassToken"]
+    ),
+    "positions of a given number of rows": Case(
+        STEPS, "y = Add(x, t)", {"t": np.tile(np.arange(20, dtype="float32").reshape(5, 4), (2, 1, 1))},
+        ["LearnedPositions"],
+    ),
+    "one vector for all steps of all rows": Case(
+        STEPS, "y = Add(x, t)", {"t": np.tile(np.float32([0.1, 0.2, 0.3, 0.4]), (2, 5, 1))}, ["Shift"]
+    ),
+    "alone in being joined": Case(STEPS, "c = Concat<axis=1>(x) y = Relu(c)", {}, ["Relu"]),
     "last step": Case(STEPS, "y = Gather<axis=1>(x, i)", {"i": np.int64(-1)}, ["LastStep"]),
     "first step": Case(STEPS, "g = Slice(x, z, o, o) y = Squeeze(g, o)", {"z": ints(0), "o": ints(1)}, ["FirstStep"]),
     "a step between": Case(STEPS, "y = Gather<axis=1>(x, i)", {"i": np.int64(2)}, ["Unstack"]),
@@ -323,3 +338,22 @@ def test_attention_of_all_steps_to_the_first_alone_is_not_that_to_earlier_ones(t
     path = written(tmp_path / "a.onnx", "float[N, 5, 4] x", case.body, constants)
     with pytest.raises(ValueError, match="masks attention otherwise than to earlier steps"):
         load_onnx(path)
+
+
+@pytest.mark.parametrize(
+    ("body", "constants", "match"),
+    [
+        ("y = Add(x, t)", {"t": (2, 5, 4)}, "'y' .Add. has arrays of sizes that do not fit it"),
+        ("y = Concat<axis=1>(t, x)", {"t": (2, 1, 4)}, "'y' .Concat. joins constants to rows"),
+        (
+            "l = ReduceL2<axes=[2], keepdims=1>(x) m = Clip(l, half) y = Div(x, m)",
+            {"half": number(0.5)},
+            "'y' divides by lengths of at least 0.5",
+        ),
+    ],
+)
+def test_what_differs_by_row_or_bounds_lengths_is_refused(
+    body: str, constants: dict[str, Any], match: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=match):
+        load_onnx(written(tmp_path / "a.onnx", "float[N, 5, 4] x", body, constants))

@@ -11,7 +11,7 @@ from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly, float32
 from sparkdl.interchange.onnx_in.attention_parts import mask_added, scores_scaled
 from sparkdl.interchange.onnx_in.biases import biased, scaled
-from sparkdl.interchange.onnx_in.folding import once
+from sparkdl.interchange.onnx_in.folding import once, same_along
 from sparkdl.interchange.onnx_in.forms import with_last
 from sparkdl.interchange.onnx_in.joining import alike
 from sparkdl.interchange.onnx_in.onnx_file import Operator
@@ -40,6 +40,9 @@ Handler = Callable[..., Any]
 def along(x: Value, constant: Array) -> tuple[Group, Array]:
     """The axis of x that a constant varies along, of which it has the numbers; () of one that is a single number.
 
+    Where numbers are the same for all rows, as files of a fixed batch may have them, or for all steps, they are those
+    of one.
+
     Raises
     ------
     NoView
@@ -49,6 +52,9 @@ def along(x: Value, constant: Array) -> tuple[Group, Array]:
     if small.ndim > len(x.theirs):
         small = small.reshape(small.shape[small.ndim - len(x.theirs) :])
     axes = [axis for axis in range(-small.ndim, 0) if small.shape[axis] > 1]
+    for axis in axes[:-1]:
+        small = same_along(small, axis)
+    axes = [axis for axis in axes if small.shape[axis] > 1]
     if len(axes) > 1 or (axes and size_of(x.theirs[axes[0]]) != small.shape[axes[0]]):
         raise NoView
     return (x.theirs[axes[0]] if axes else ()), small.ravel()
@@ -84,8 +90,8 @@ def neutral_of(kind: str) -> float:
 
 def _positions(build: Assembly, operator: Operator, x: Value, constant: Array) -> Value | None:
     """x plus a vector for each step."""
-    table = constant.reshape(constant.shape[max(0, constant.ndim - 2) :])
-    if table.size != constant.size or table.ndim != 2 or len(x.theirs) != 3 or x.theirs != x.ours:
+    table = _matrix(constant)
+    if table is None or len(x.theirs) != 3 or x.theirs != x.ours:
         return None
     steps, inputs = x.theirs[1:]
     node = build.node(x)
@@ -98,10 +104,16 @@ def _positions(build: Assembly, operator: Operator, x: Value, constant: Array) -
     return build.put(operator, LearnedPositions(len(table)), [(x, x.ours)], x.ours, x.theirs, {"table": table})
 
 
+def _matrix(constant: Array) -> Array | None:
+    """The numbers of a constant along its last two axes, which are the same for all rows."""
+    small = same_along(constant, 0) if constant.ndim == 3 else constant
+    return small.reshape(small.shape[-2:]) if small.ndim > 1 and small.size == np.prod(small.shape[-2:]) else None
+
+
 def _tokens(build: Assembly, operator: Operator, x: Value, constant: Array) -> Value | None:
     """Every number of a vector times a vector of its own, to which one more may be added."""
-    kernel = constant.reshape(constant.shape[max(0, constant.ndim - 2) :])
-    if kernel.size != constant.size or kernel.ndim != 2 or len(x.theirs) != 3 or x.theirs[2]:
+    kernel = _matrix(constant)
+    if kernel is None or len(x.theirs) != 3 or x.theirs[2]:
         return None
     numbers, size = x.theirs[1], new_axis(kernel.shape[1])
     if len(kernel) != size_of(numbers):

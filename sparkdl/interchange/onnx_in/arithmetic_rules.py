@@ -29,6 +29,12 @@ _BOUNDED = ("Clip", ("Add", "x", 3.0), 0.0, 6.0)
 _SQUARES = [("ReduceSum", ("Mul", "x", "x")), ("Dot", "x", "x")]
 
 
+_LONG = ("Clip", ("ReduceL2", "x"), "#epsilon")
+_MASK = [("Cast", "x"), "x"]
+_TAKEN = ("x", "rows", "steps")
+_EVERY = [("Unsqueeze", [("Expand", name), name]) for name in _TAKEN[1:]]
+
+
 def _by_itself(x: Pattern) -> list[Pattern]:
     return [("Mul", x, x), ("Pow", x, 2.0)]
 
@@ -48,5 +54,10 @@ RULES = (
     Rule("L2Normalize", ("Div", "x", ("Sqrt", ("Where", ("Equal", _SQUARES, 0.0), 1.0, _SQUARES)))),
     Rule("Distance", ("ReduceSum", _by_itself(("Sub", "x", "z"))), {"squared": 1}, ("x", "z")),
     Rule("Distance", ("Sqrt", ("Distance", "x", "z")), {"squared": 0}, ("x", "z")),
+    Rule("L2Normalize", ("Div", "x", [_LONG, ("Expand", _LONG)])),
+    Rule("MaskTaken", ("Gather", ("Flatten", _MASK), ("Add", "steps", ("Mul", "rows", "count"))), reads=_TAKEN),
+    Rule("MaskTaken", ("GatherND", _MASK, ("Concat", _EVERY[0], _EVERY[1])), reads=_TAKEN),
+    # Of rows that ask nothing in attention, which here take 0 of others, too.
+    Rule("Identity", ("Where", ("IsNaN", "x"), 0.0, "x")),
     Rule("Dot", ("ReduceSum", ("Mul", "x", "z")), reads=("x", "z")),
 )

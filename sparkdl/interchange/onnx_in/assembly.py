@@ -103,6 +103,10 @@ class Assembly:
         node = self.nodes.get(value.node)
         return node if isinstance(node, Node) else None
 
+    def is_finished(self, value: Any) -> bool:
+        """Whether it is an input or what a layer puts out."""
+        return isinstance(value, Value) and not isinstance(self.nodes.get(value.node), Unfinished)
+
     def unfinished(self, value: Value, what: str) -> Unfinished | None:
         """What it stands for, if that is `what`."""
         node = self.nodes.get(value.node)

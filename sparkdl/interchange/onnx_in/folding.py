@@ -31,6 +31,13 @@ def once(array: Array, kept: int = 0) -> Array:
     return array[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
 
 
+def same_along(array: Array, axis: int) -> Array:
+    """The array with an axis of size 1 where all that lies along it is the same."""
+    first = array.take([0], axis)
+    is_same = array.shape[axis] == 1 or array.strides[axis] == 0 or bool(np.all(array == first))
+    return first if is_same else array
+
+
 def check_size(*sizes: int) -> None:
     """Refused for more numbers than a constant may hold."""
     if math.prod(sizes) > MOST:
@@ -89,7 +96,10 @@ def _filled(operator: Operator, shape: Array) -> Array:
 
 
 def _expanded(operator: Operator, array: Array, shape: Array) -> Array:
-    return np.broadcast_to(array, np.broadcast_shapes(array.shape, sizes(shape)))
+    wanted = list(sizes(shape))
+    for axis in range(-min(array.ndim, len(wanted)), 0):  # of steps of any length those that there are
+        wanted[axis] = array.shape[axis] if wanted[axis] == STEPS and array.shape[axis] > 1 else wanted[axis]
+    return np.broadcast_to(array, np.broadcast_shapes(array.shape, tuple(wanted)))
 
 
 def _range(operator: Operator, start: Array, stop: Array, step: Array) -> Array:
@@ -98,12 +108,34 @@ def _range(operator: Operator, start: Array, stop: Array, step: Array) -> Array:
     return start + np.arange(count, dtype=start.dtype) * step
 
 
+def counts(numbers: Array) -> bool:
+    """Whether these are the numbers of steps of any length."""
+    return numbers.size == STEPS and np.array_equal(numbers.ravel(), np.arange(STEPS))
+
+
 def _gathered(operator: Operator, array: Array, at: Array) -> Array:
     axis = operator.attributes.get("axis", 0)
     few = once(at)
+    if array.shape[axis] < STEPS and counts(few):  # all that there are, as of LearnedPositions
+        few = np.arange(array.shape[axis]).reshape([-1 if size == STEPS else 1 for size in few.shape])
+        at = np.broadcast_to(few, [few.size if size == STEPS else size for size in at.shape])
     check_size(array.size // max(1, array.shape[axis]), few.size)
     found, place = np.take(array, few, axis), axis % array.ndim
     return np.broadcast_to(found, (*array.shape[:place], *at.shape, *array.shape[place + 1 :]))
+
+
+def _gathered_along(operator: Operator, array: Array, at: Array) -> Array:
+    """GatherElements: the places along an axis are told for each place along the others."""
+    axis = operator.attributes.get("axis", 0) % array.ndim
+    shape = at.shape
+    for other in range(array.ndim):  # along which either is alike
+        if other != axis and at.strides[other] == 0:
+            at = at[(slice(None),) * other + (slice(0, 1),)]
+        if other != axis and array.strides[other] == 0:
+            array = array[(slice(None),) * other + (slice(0, 1),)]
+    check_size(*np.maximum(at.shape, [1 if place == axis else size for place, size in enumerate(array.shape)]))
+    array = array[tuple(slice(None) if place == axis else slice(size) for place, size in enumerate(shape))]
+    return np.broadcast_to(np.take_along_axis(array, at, axis), shape)
 
 
 def _concatenated(operator: Operator, *arrays: Array) -> Array:
@@ -213,8 +245,8 @@ FOLDS: Mapping[str, Fold] = {
     "And": _elementwise(np.logical_and), "Or": _elementwise(np.logical_or), "Where": _elementwise(np.where),
     "Identity": lambda operator, array: array, "Cast": _cast, "Constant": _constant,
     "ConstantOfShape": _filled, "Expand": _expanded, "Range": _range, "Gather": _gathered,
-    "Concat": _concatenated, "Slice": _sliced, "Unsqueeze": _unsqueezed, "Squeeze": _squeezed,
-    "Reshape": _reshaped, "Shape": lambda operator, array: shape_of(operator, array.shape),
+    "GatherElements": _gathered_along, "Concat": _concatenated, "Slice": _sliced, "Unsqueeze": _unsqueezed,
+    "Squeeze": _squeezed, "Reshape": _reshaped, "Shape": lambda operator, array: shape_of(operator, array.shape),
     "Size": lambda operator, array: np.asarray(array.size, np.int64), "Transpose": _transposed, "Tile": _tiled,
     "Trilu": _triangle, "FirstRows": _first_rows, "ReduceProd": _reduced(np.prod), "ReduceSum": _reduced(np.sum),
     "ReduceMax": _reduced(np.max), "ReduceMin": _reduced(np.min),

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.assembly import Assembly, float32
-from sparkdl.interchange.onnx_in.folding import listed
+from sparkdl.interchange.onnx_in.folding import listed, same_along
 from sparkdl.interchange.onnx_in.forms import channels_last, rows_first, without
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -34,6 +34,8 @@ def concatenate(build: Assembly, operator: Operator, *given: Value | Array) -> V
     axis = values[0].axis(operator.attributes["axis"])
     if len(values) < len(given):
         return _with_token(build, operator, axis, *given)
+    if len(values) == 1:
+        return values[0]
     values = alike(values, (axis,))
     first = values[0]
     own = first.theirs[axis]
@@ -59,10 +61,9 @@ def _are_steps(x: Value, axis: int) -> bool:
 
 def _with_token(build: Assembly, operator: Operator, axis: int, *given: Value | Array) -> Value:
     if len(given) == 2 and isinstance(given[0], np.ndarray) and isinstance(x := given[1], Value):
-        token = given[0]
+        token = same_along(given[0], 0)
         form = rows_first(x.theirs)
-        alike = token.strides[0] == 0 or token.shape[0] == 1
-        if axis == 1 and form == x.theirs and len(form) == 3 and token.shape[1] == 1 and alike:
+        if axis == 1 and form == x.theirs and len(form) == 3 and token.shape[:2] == (1, 1):
             theirs = (form[0], new_axis(size_of(form[1]) + 1), form[2])
             weights = {"token": float32(token[0, 0])}
             return build.put(operator, ClassToken(), [(x, form)], theirs, theirs, weights)

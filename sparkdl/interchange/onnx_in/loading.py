@@ -31,6 +31,7 @@ from sparkdl.interchange.onnx_in.assembly import Assembly
 from sparkdl.interchange.onnx_in.category_rules import CATEGORY_RULES
 from sparkdl.interchange.onnx_in.folding import BATCH, FOLDS
 from sparkdl.interchange.onnx_in.lowering import clean, finished, unused
+from sparkdl.interchange.onnx_in.masks import inputs_of_masks, mask_value
 from sparkdl.interchange.onnx_in.onnx_file import OnnxFile, Operator, read_onnx
 from sparkdl.interchange.onnx_in.patterns import simplified
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -69,7 +70,8 @@ def load_onnx(path: str | os.PathLike[str]) -> Imported:
     Rows are in our order, whatever the file's: the batch first, and the channels of images last. A file whose images
     are (batch, 3, 224, 224) becomes a network of rows (224, 224, 3), the first layer behind a Flatten with its weights
     in the order that goes with it; so do outputs that are images. A size that the file leaves open after that of the
-    batch is of rows of any length, and so are rows whose lengths it asks for besides, which `Ragged` ones have within.
+    batch is of rows of any length, and so are rows whose lengths, or a mask of whose steps such as `attention_mask`, it
+    asks for besides, which `Ragged` ones have within.
 
     Parameters
     ----------
@@ -131,13 +133,17 @@ class _Reading:
         read = [name for operator in self.operators for name in operator.inputs]
         self.build = Assembly(Counter([*read, *file.outputs]))
         lengths = inputs_of_lengths(self.operators, file.inputs, file.ours)
+        masks = inputs_of_masks(file.inputs, file.ours)
         for given in file.inputs:
             if given.name in lengths:
                 batch = (Part(BATCH, batch=True),)
                 self.values[given.name] = lengths_value(self.build, given.name, batch)
             elif self.build.readers[given.name]:
                 name = unused(clean(given.name) or "input", self.build.inputs)
-                value = input_value(name, given, self.operators, bool(lengths), file.ours)
+                value = input_value(name, given, self.operators, bool(lengths or masks), file.ours)
+                if given.name in masks:
+                    self.values[given.name] = mask_value(self.build, value, given.name)
+                    continue
                 self.values[given.name], self.build.inputs[name] = value, value.ours
 
     def imported(self) -> Imported:
@@ -164,10 +170,10 @@ class _Reading:
         kinds = [type(value) for value in given if value is not None]
         where = f"its node {operator.name!r} ({operator.kind})"
         try:
-            if operator.kind == "Constant" or (kinds and Value not in kinds and operator.kind in FOLDS):
-                return self._folded(operator, given)
             if (made := of_lengths(self.build, operator, given)) is not None:
                 return made
+            if operator.kind == "Constant" or (kinds and Value not in kinds and operator.kind in FOLDS):
+                return self._folded(operator, given)
             if operator.kind not in OPERATORS:
                 known = ", ".join(sorted(kind for kind in OPERATORS if require_onnx().defs.has(kind)))
                 raise Refused(f"{where} is of no operator that layers are known for; known are {known}")

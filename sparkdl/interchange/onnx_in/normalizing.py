@@ -17,6 +17,8 @@ from sparkdl.interchange.onnx_in.views import Form, Value, parts_of, size_of
 from sparkdl.layers import BatchNorm, GroupNorm, L2Normalize, LayerNorm, LocalResponseNorm, RMSNorm
 from sparkdl.layers.base import Weights
 
+TINY = 1e-6  # a length that only vectors of zeros are below
+
 
 def batch_norm(build: Assembly, operator: Operator, x: Value, *given: Array) -> Value:
     """BatchNormalization, by the averages of training."""
@@ -97,6 +99,8 @@ def local_response(build: Assembly, operator: Operator, x: Value) -> Value:
 
 def unit_length(build: Assembly, operator: Operator, x: Value) -> Value:
     """Vectors of length 1, along one axis."""
+    if operator.attributes.get("epsilon", 0) > TINY:
+        raise Refused(f"its node {operator.name!r} divides by lengths of at least {operator.attributes['epsilon']}")
     form = with_last(x.ours, x.theirs[x.axis(operator.attributes["axis"])])
     return build.put(operator, L2Normalize(), [(x, form)], form, x.theirs)
 

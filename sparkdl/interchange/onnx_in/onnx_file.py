@@ -42,7 +42,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Input:
-    """What the network reads: its sizes, which are None or a name where they may differ, and whether it is integers."""
+    """What the network reads: its sizes, None or a name where they may differ, and whether it is integers or truths."""
 
     name: str
     sizes: tuple[int | str | None, ...]
@@ -159,4 +159,5 @@ def _input(given: Any) -> Input:
     )
     if not sizes or any(isinstance(size, int) and size < 1 for size in sizes):
         raise Refused(f"its input {given.name!r} has the sizes {sizes}, where rows of something were expected")
-    return Input(given.name, sizes, told.elem_type in (kinds.INT32, kinds.INT64, kinds.INT16, kinds.INT8, kinds.UINT8))
+    integers = (kinds.INT64, kinds.INT32, kinds.INT16, kinds.INT8, kinds.UINT8, kinds.BOOL)
+    return Input(given.name, sizes, told.elem_type in integers)

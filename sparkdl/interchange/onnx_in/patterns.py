@@ -34,7 +34,7 @@ def simplified(file: OnnxFile, rules: Sequence[Rule]) -> list[Operator]:
     return live([finder.replaced(operator) for operator in finder.operators], file.outputs)
 
 
-SUMMED = ("ReduceMean", "ReduceSum", "Dot", "Distance")  # along one axis, which the outcome has, too
+SUMMED = ("ReduceMean", "ReduceSum", "ReduceL2", "Dot", "Distance")  # along one axis, which the outcome has, too
 
 
 class _Finder:

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from sparkdl.arrays import Array
+from sparkdl.interchange.onnx_in import masks
 from sparkdl.interchange.onnx_in.assembly import Assembly
-from sparkdl.interchange.onnx_in.attention_parts import SCORES, hidden
-from sparkdl.interchange.onnx_in.folding import STEPS, axes_of, check_whole, once
+from sparkdl.interchange.onnx_in.folding import axes_of, check_whole, counts, once
 from sparkdl.interchange.onnx_in.forms import without
+from sparkdl.interchange.onnx_in.masks import NO_PADDING, VALID, is_valid, left, made_of_steps, mask_of
 from sparkdl.interchange.onnx_in.onnx_file import Operator
-from sparkdl.interchange.onnx_in.views import Form, Group, Value, parts_of, size_of
+from sparkdl.interchange.onnx_in.views import Form, Group, Value, size_of
 from sparkdl.layers import LastStep, SinusoidalPositions, TimeMean
 
 LENGTHS = "the lengths of rows"
-VALID = "which steps are no padding"
 SOME = "which rows have steps"
 AT_LAST = "which step is a row's last"
 LAST = "steps of which the last is left"
@@ -36,8 +36,8 @@ def of_lengths(build: Assembly, operator: Operator, given: list[Any]) -> Value |
     values = [value for value in given if isinstance(value, Value)]
     if operator.kind == "Waves":
         return _left(build, operator, WAVES, values, speeds=check_whole(given[0]), ahead=check_whole(given[1]))
-    if operator.kind == "Earlier" and _counts(once(given[0])):
-        return _left(build, operator, VALID, values, causal=True)
+    if (mask := made_of_steps(build, operator, given)) is not None:
+        return mask
     kinds = {what for what in PARTS for value in values if build.unfinished(value, what)}
     function = next(
         (FUNCTIONS[operator.kind, kind] for kind in PARTS if (operator.kind, kind) in FUNCTIONS and kind in kinds), None
@@ -65,7 +65,7 @@ def _less(build: Assembly, operator: Operator, one: Array, other: Value) -> Valu
     numbers = once(one)
     if numbers.size == 1 and numbers.item() == 0:
         return _left(build, operator, SOME, [other])
-    return _left(build, operator, VALID, [other], causal=False) if _counts(numbers) else None
+    return left(build, operator, [other], NO_PADDING) if counts(numbers) else None
 
 
 def _subtracted(build: Assembly, operator: Operator, one: Value, other: Array) -> Value | None:
@@ -76,26 +76,27 @@ def _subtracted(build: Assembly, operator: Operator, one: Value, other: Array) -
 def _equal(build: Assembly, operator: Operator, one: Any, other: Any) -> Value | None:
     lengths, numbers = (one, other) if isinstance(one, Value) else (other, one)
     told = build.unfinished(lengths, LENGTHS)
-    known = told is not None and told.told["less"] == 1 and isinstance(numbers, np.ndarray) and _counts(once(numbers))
+    known = told is not None and told.told["less"] == 1 and isinstance(numbers, np.ndarray) and counts(once(numbers))
     return _left(build, operator, AT_LAST, [lengths]) if known else None
 
 
-def _both(build: Assembly, operator: Operator, one: Any, other: Any) -> Value | None:
-    """Both of two conditions, of which one may be that steps are no later ones."""
-    known = [build.unfinished(value, VALID) for value in (one, other) if isinstance(value, Value)]
-    if len(known) < 2 or None in known:
+def _counted(build: Assembly, operator: Operator, mask: Value, axes: Array | None = None) -> Value | None:
+    """How many steps count."""
+    named, keep = axes_of(operator, axes), operator.attributes.get("keepdims", 1)
+    if not is_valid(build, mask) or not named or len(named) != 1:
         return None
-    return _left(build, operator, VALID, [one, other], causal=any(told.told["causal"] for told in known if told))
+    axis = mask.axis(named[0])
+    if not _is_any_length(mask.theirs[axis]):
+        return None
+    theirs = (*mask.theirs[:axis], *([()] if keep else []), *mask.theirs[axis + 1 :])
+    return build.leave(operator, LENGTHS, [mask], theirs, less=0)
 
 
-def _where_valid(build: Assembly, operator: Operator, condition: Value, x: Value, other: Any) -> Value | None:
-    """x, at whose padding no layer looks; or scores of attention, which layers do not ask at padding."""
-    told = build.unfinished(condition, VALID)
-    if told is None or not isinstance(x, Value) or isinstance(other, Value):
-        return None
-    if build.unfinished(x, SCORES):
-        return hidden(build, operator, x, np.triu(np.ones((2, 2), bool), 1)) if told.told["causal"] else x
-    return None if told.told["causal"] else x
+def _clipped(build: Assembly, operator: Operator, lengths: Value, least: Any = None, most: Any = None) -> Value | None:
+    """The lengths, or of a row without steps a number that 0 can be divided by."""
+    told = operator.attributes
+    low = told.get("min", 0) if least is None else least.item()
+    return lengths if low <= 1 and most is None and "max" not in told else None
 
 
 def _where_some(build: Assembly, operator: Operator, condition: Value, x: Value, other: Any) -> Value | None:
@@ -132,9 +133,21 @@ def _reduced(operator: Operator, x: Value, axes: Array | None) -> tuple[Form, Fo
         return None
     axis = x.axis(named[0])
     group = x.theirs[axis]
-    if len(x.ours) < 3 or group != x.ours[1] or not any(part.any_length for part in parts_of((group,))):
+    if len(x.ours) < 3 or group != x.ours[1] or not _is_any_length(group):
         return None
     return without(x.ours, group), (*x.theirs[:axis], *x.theirs[axis + 1 :])
+
+
+def _is_any_length(group: Group) -> bool:
+    return any(part.any_length for part in group)
+
+
+def _total_of_valid(build: Assembly, operator: Operator, one: Value, other: Value) -> Value | None:
+    """The sum of the steps that count."""
+    x, mask = (other, one) if mask_of(build, other) is None else (one, other)
+    if not is_valid(build, mask) or not build.is_finished(x):
+        return None
+    return _total(build, operator, x, np.asarray([operator.attributes["axis"]]))
 
 
 def _shared_out(build: Assembly, operator: Operator, total: Value, lengths: Any) -> Value | None:
@@ -159,18 +172,15 @@ def _with_waves(build: Assembly, operator: Operator, one: Value, other: Value) -
     return build.each(operator, SinusoidalPositions(base), x) if known else None
 
 
-def _counts(numbers: Array) -> bool:
-    """Whether these are the numbers of the steps."""
-    return numbers.size == STEPS and np.array_equal(numbers.ravel(), np.arange(STEPS))
-
-
 FUNCTIONS: dict[tuple[str, str], Callable[..., Value | None]] = {
+    **masks.FUNCTIONS,
     ("Max", LENGTHS): _greatest,
     ("Less", LENGTHS): _less,
     ("Sub", LENGTHS): _subtracted,
     ("Equal", LENGTHS): _equal,
-    ("And", VALID): _both,
-    ("Where", VALID): _where_valid,
+    ("ReduceSum", VALID): _counted,
+    ("Dot", VALID): _total_of_valid,
+    ("Clip", LENGTHS): _clipped,
     ("Where", SOME): _where_some,
     ("Where", AT_LAST): _where_last,
     ("ReduceSum", LAST): _last,
