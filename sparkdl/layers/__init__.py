@@ -1,5 +1,6 @@
 """Layers: frozen hyperparameters with jitted forward, delta and gradient kernels."""
 
+from sparkdl.layers.activation import Cube as Cube
 from sparkdl.layers.activation import Elu as Elu
 from sparkdl.layers.activation import Gelu as Gelu
 from sparkdl.layers.activation import HardSigmoid as HardSigmoid
@@ -69,6 +70,8 @@ from sparkdl.layers.image import Standardize as Standardize
 from sparkdl.layers.interaction import CrossLayer as CrossLayer
 from sparkdl.layers.interaction import DotInteractions as DotInteractions
 from sparkdl.layers.local import LocallyConnected as LocallyConnected
+from sparkdl.layers.log_probabilities import LogSigmoid as LogSigmoid
+from sparkdl.layers.log_probabilities import LogSoftmax as LogSoftmax
 from sparkdl.layers.lstm import GravesLstm as GravesLstm
 from sparkdl.layers.lstm import Lstm as Lstm
 from sparkdl.layers.merge import Add as Add
@@ -93,6 +96,9 @@ from sparkdl.layers.pooling import MaxPool as MaxPool
 from sparkdl.layers.ragged import Ragged as Ragged
 from sparkdl.layers.random_affine import RandomAffine as RandomAffine
 from sparkdl.layers.random_erasing import RandomErasing as RandomErasing
+from sparkdl.layers.rectifying import Celu as Celu
+from sparkdl.layers.rectifying import Mish as Mish
+from sparkdl.layers.rectifying import ThresholdedRelu as ThresholdedRelu
 from sparkdl.layers.repeat_step import RepeatStep as RepeatStep
 from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten
@@ -107,6 +113,10 @@ from sparkdl.layers.spatial import DepthToSpace as DepthToSpace
 from sparkdl.layers.spatial import SpaceToDepth as SpaceToDepth
 from sparkdl.layers.spatial import UpSample as UpSample
 from sparkdl.layers.spatial import ZeroPad as ZeroPad
+from sparkdl.layers.squashing import HardTanh as HardTanh
+from sparkdl.layers.squashing import RationalTanh as RationalTanh
+from sparkdl.layers.squashing import RectifiedTanh as RectifiedTanh
+from sparkdl.layers.squashing import Softsign as Softsign
 from sparkdl.layers.temporal import TemporalConvNet as TemporalConvNet
 from sparkdl.layers.tied import TiedDense as TiedDense
 from sparkdl.layers.time_pooling import FirstStep as FirstStep

@@ -276,3 +276,16 @@ class HardSigmoid(Activation):
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         return jnp.where(jnp.abs(x) < 3, dy / 6, 0)
+
+
+@dataclass(frozen=True)
+class Cube(Activation):
+    """y = x^3 (Chen and Manning 2014)."""
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x * x * x
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return dy * (3 * x * x)

@@ -54,7 +54,10 @@ GRAPHS: dict[str, Any] = {
         "float[N, 3, 3] x", "y = MatMul(x, x)", {}, "gives the product of two computed arrays, which is no layer"
     ),
     "a mean of rows": (VECTOR, "y = ReduceMean<axes=[0]>(x)", {}, "makes one number of several rows"),
-    "other bounds": (VECTOR, "y = Clip(x, l)", {"l": np.float32(2)}, "bounds numbers by 2.0 and inf, where 0 and 6"),
+    "other bounds": (VECTOR, "y = Clip(x, l)", {"l": np.float32(2)}, "bounds numbers by 2.0 and inf, where 0 alone is"),
+    "bounds in another order": (
+        VECTOR, "y = Clip(x, l, h)", {"l": np.float32(2), "h": np.float32(1)}, "bounds numbers by 2.0 and 1.0, where"
+    ),
     "rows that are chosen": (VECTOR, "y = Gather<axis=0>(x, i)", {"i": np.int64(0)}, "chooses a row"),
     "a shape that does not fit": (VECTOR, "y = MatMul(x, w)", {"w": (5, 2)}, r"'y' \(MatMul\) has arrays of sizes"),
     "sizes that do not fit": (VECTOR, "y = Reshape(x, s)", {"s": np.array([-1, 3])}, r"'y' \(Reshape\) has arrays of"),

@@ -68,6 +68,22 @@ CASES = {
     "sigmoid": Case(VECTOR, "y = Sigmoid(x)", {}, ["Sigmoid"]),
     "tanh": Case(VECTOR, "y = Tanh(x)", {}, ["Tanh"]),
     "softplus": Case(VECTOR, "y = Softplus(x)", {}, ["Softplus"]),
+    "softsign": Case(VECTOR, "y = Softsign(x)", {}, ["Softsign"]),
+    "softsign by a quotient": Case(
+        VECTOR, "a = Abs(x) b = Add(a, o) y = Div(x, b)", {"o": number(1)}, ["Softsign"]
+    ),
+    "mish": Case(VECTOR, "y = Mish(x)", {}, ["Mish"], opset=18),
+    "mish by tanh": Case(VECTOR, "s = Softplus(x) t = Tanh(s) y = Mul(t, x)", {}, ["Mish"]),
+    "celu": Case(VECTOR, "y = Celu<alpha=0.5>(x)", {}, ["Celu"]),
+    "thresholded relu": Case(VECTOR, "y = ThresholdedRelu<alpha=-0.5>(x)", {}, ["ThresholdedRelu"]),
+    "log sigmoid": Case(VECTOR, "s = Sigmoid(x) y = Log(s)", {}, ["LogSigmoid"]),
+    "cube": Case(VECTOR, "y = Pow(x, t)", {"t": number(3)}, ["Cube"]),
+    "cube of a constant": Case(VECTOR, "s = Mul(c, c) k = Mul(s, c) y = Mul(x, k)", {"c": (5,)}, ["Scale"]),
+    "log softmax": Case(VECTOR, "y = LogSoftmax(x)", {}, ["LogSoftmax"]),
+    "log softmax of channels": Case(IMAGE, "y = LogSoftmax<axis=1>(x)", {}, ["LogSoftmax"]),
+    "log softmax of steps, together": Case(
+        STEPS, "y = LogSoftmax(x)", {}, ["Flatten", "LogSoftmax", "Reshape"], opset=11
+    ),
     "softmax": Case(VECTOR, "y = Softmax(x)", {}, ["Softmax"]),
     "softmax of channels": Case(IMAGE, "y = Softmax<axis=1>(x)", {}, ["Softmax"]),
     "softmax of an image, together": Case(
@@ -76,6 +92,8 @@ CASES = {
     ),
     "softmax of rows of an image": Case(IMAGE, "y = Softmax<axis=3>(x)", {}, ["Permute", "Softmax", "Permute"]),
     "clip": Case(VECTOR, "y = Clip(x, l, h)", {"l": number(0), "h": number(6)}, ["Relu6"]),
+    "clip by other bounds": Case(VECTOR, "y = Clip(x, l, h)", {"l": number(-0.5), "h": number(1)}, ["HardTanh"]),
+    "clip by other bounds, up to opset 10": Case(VECTOR, "y = Clip<min=0.0, max=1.0>(x)", {}, ["HardTanh"], opset=10),
     "clip below": Case(VECTOR, "y = Clip(x, l)", {"l": number(0)}, ["Relu"]),
     "hard swish": Case(VECTOR, "y = HardSwish(x)", {}, ["HardSigmoid", "Multiply"]),
     "hard sigmoid": Case(VECTOR, "y = HardSigmoid<alpha=0.16666667, beta=0.5>(x)", {}, ["HardSigmoid"]),

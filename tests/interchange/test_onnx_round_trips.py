@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from sparkdl.layers import (
     Relu,
     Residual,
 )
+from sparkdl.layers.activation import Activation
 from sparkdl.layers.ragged import Ragged, values_of
 from sparkdl.weights import named_arrays
 
@@ -46,6 +48,7 @@ APART = {
     "Standardize",
 }
 ROWS = [row for row in FIRSTS if type(row.layer).__name__ not in APART]
+ACTIVATIONS = [row.layer for row in FIRSTS if isinstance(row.layer, Activation)]
 PARTED = [row for row in FIRSTS if type(row.layer).__name__ in APART]
 NETWORKS = (
     "bert",
@@ -82,6 +85,16 @@ def check(network: BaseNetwork, path: Path) -> BaseNetwork:
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.layer}-{row.shape}") for row in ROWS])
 def test_a_layer_comes_back_as_layers_that_compute_the_same(row: Row, tmp_path: Path) -> None:
     check(network_of(row), tmp_path / "a.onnx")
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("layer", ACTIVATIONS, ids=repr)
+def test_an_activation_comes_back_as_itself(layer: Activation, opset: int, tmp_path: Path) -> None:
+    network = Network([layer], input_shape=(3, 4))
+    save_onnx(tmp_path / "a.onnx", network, network.init(0), opset)
+    (found,) = (child.layer for child in load_onnx(tmp_path / "a.onnx").network.children)
+    numbers = {one.name: pytest.approx(getattr(layer, one.name)) for one in fields(layer) if one.name != "name"}
+    assert (type(found), {one: getattr(found, one) for one in numbers}) == (type(layer), numbers)
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.layer}-{row.shape}") for row in PARTED])

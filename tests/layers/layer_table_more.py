@@ -7,6 +7,7 @@ from noisy_layers import KeepingNoisyGain, NoisyGain
 
 from sparkdl import Graph, Network, Same
 from sparkdl.layers.activation import (
+    Cube,
     Elu,
     Gelu,
     HardSigmoid,
@@ -27,11 +28,14 @@ from sparkdl.layers.dense import Dense
 from sparkdl.layers.dropout import Dropout
 from sparkdl.layers.image import Rescale, Resize, Standardize
 from sparkdl.layers.interaction import CrossLayer, DotInteractions
+from sparkdl.layers.log_probabilities import LogSigmoid, LogSoftmax
 from sparkdl.layers.merge import Add, Average, Concatenate, Dot, Maximum, Minimum, Multiply, Stack, Subtract
 from sparkdl.layers.normalization import L2Normalize, LayerNorm, LocalResponseNorm
 from sparkdl.layers.random_affine import RandomAffine
 from sparkdl.layers.random_erasing import RandomErasing
+from sparkdl.layers.rectifying import Celu, Mish, ThresholdedRelu
 from sparkdl.layers.shape import Flatten, Reshape, Subset, Unstack
+from sparkdl.layers.squashing import HardTanh, RationalTanh, RectifiedTanh, Softsign
 
 # One source twice, a node that three read, normalization over the batch within.
 DIAMONDS = Graph(
@@ -71,6 +75,18 @@ ACTIVATIONS = [
     Row(Softmax(), (5,), refused=()),
     Row(Softmax(), (2, 3, 4), refused=()),
     Row(HardSigmoid(), (3, 4)),
+    Row(Mish(), (3, 4)),
+    Row(Celu(0.5), (3, 4)),
+    Row(ThresholdedRelu(0.3), (3, 4)),
+    Row(Softsign(), (3, 4)),
+    Row(HardTanh(), (2, 3, 2)),
+    Row(HardTanh(-0.3, 2), (3, 4)),
+    Row(RationalTanh(), (3, 4)),
+    Row(RectifiedTanh(), (3, 4)),
+    Row(Cube(), ()),
+    Row(LogSigmoid(), (3, 4)),
+    Row(LogSoftmax(), (5,), refused=()),
+    Row(LogSoftmax(), (2, 3, 4), refused=()),
 ]
 
 MERGES = [

@@ -13,14 +13,22 @@ from sparkdl.interchange.onnx_in.attention_parts import shares_dropped, softmax_
 from sparkdl.interchange.onnx_in.forms import with_last
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
-from sparkdl.interchange.onnx_in.views import Value, parts_of
+from sparkdl.interchange.onnx_in.views import Group, Value, parts_of
 from sparkdl.layers import (
+    Celu,
+    Cube,
     Dropout,
     Elu,
     Gelu,
     HardSigmoid,
+    HardTanh,
     LeakyRelu,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
     Multiply,
+    RationalTanh,
+    RectifiedTanh,
     Relu,
     Relu6,
     Scale,
@@ -29,7 +37,9 @@ from sparkdl.layers import (
     Silu,
     Softmax,
     Softplus,
+    Softsign,
     Tanh,
+    ThresholdedRelu,
 )
 from sparkdl.layers.base import Layer
 
@@ -61,13 +71,18 @@ def _hard_sigmoid(told: Mapping[str, Any]) -> Layer:
 
 
 def clip(build: Assembly, operator: Operator, x: Value, least: Array | None = None, most: Array | None = None) -> Value:
-    """Clip, to what Relu and Relu6 leave."""
+    """Clip, to what Relu, Relu6 and HardTanh leave."""
     told = operator.attributes
     low = told.get("min", -math.inf) if least is None else least.item()
     high = told.get("max", math.inf) if most is None else most.item()
     if low == 0 and (high == 6 or high > 1e38):
         return build.each(operator, Relu6() if high == 6 else Relu(), x)
-    raise Refused(f"its node {operator.name!r} (Clip) bounds numbers by {low} and {high}, where 0 and 6 are known")
+    if -1e38 < low < high < 1e38:
+        return build.each(operator, HardTanh(low, high), x)
+    raise Refused(
+        f"its node {operator.name!r} (Clip) bounds numbers by {low} and {high}, where 0 alone is known, or two that "
+        "are finite and the lower one first"
+    )
 
 
 def hard_swish(build: Assembly, operator: Operator, x: Value) -> Value:
@@ -78,12 +93,30 @@ def hard_swish(build: Assembly, operator: Operator, x: Value) -> Value:
 
 def softmax(build: Assembly, operator: Operator, x: Value) -> Value:
     """Softmax along one axis, or up to opset 12 along it and those behind it together."""
-    axis = x.axis(operator.attributes.get("axis", -1))
-    group = parts_of(x.theirs[axis:]) if operator.attributes.get("together") else x.theirs[axis]
-    if (scores := softmax_of_scores(build, operator, x, group)) is not None:
+    if (scores := softmax_of_scores(build, operator, x, _normed(operator, x))) is not None:
         return scores
-    form = with_last(x.ours, group)
-    return build.put(operator, Softmax(), [(x, form)], form, x.theirs)
+    return _along(build, operator, Softmax(), x)
+
+
+def log_softmax(build: Assembly, operator: Operator, x: Value) -> Value:
+    """LogSoftmax, of whose axes the same is true."""
+    return _along(build, operator, LogSoftmax(), x)
+
+
+def _normed(operator: Operator, x: Value) -> Group:
+    """The axis, or the axes together, along which it makes numbers one sum."""
+    axis = x.axis(operator.attributes.get("axis", -1))
+    return parts_of(x.theirs[axis:]) if operator.attributes.get("together") else x.theirs[axis]
+
+
+def _along(build: Assembly, operator: Operator, layer: Layer, x: Value) -> Value:
+    form = with_last(x.ours, _normed(operator, x))
+    return build.put(operator, layer, [(x, form)], form, x.theirs)
+
+
+def cube(build: Assembly, operator: Operator, x: Value | Array) -> Value | Array:
+    """The third power, of constants, too, as it is no operator of the standard's."""
+    return build.each(operator, Cube(), x) if isinstance(x, Value) else x * x * x
 
 
 def dropout(build: Assembly, operator: Operator, x: Value, ratio: Array | None = None, *others: Any) -> Value:
@@ -104,10 +137,19 @@ OPERATORS: Mapping[str, Handler] = {
     "Sigmoid": activation(lambda told: Sigmoid()),
     "HardSigmoid": activation(_hard_sigmoid),
     "Tanh": activation(lambda told: Tanh()),
+    "Softsign": activation(lambda told: Softsign()),
+    "Mish": activation(lambda told: Mish()),
+    "Celu": activation(lambda told: Celu(told.get("alpha", 1.0))),
+    "ThresholdedRelu": activation(lambda told: ThresholdedRelu(told.get("alpha", 1.0))),
+    "LogSigmoid": activation(lambda told: LogSigmoid()),
+    "RationalTanh": activation(lambda told: RationalTanh()),
+    "RectifiedTanh": activation(lambda told: RectifiedTanh()),
+    "Cube": cube,
     "Softplus": activation(lambda told: Softplus()),
     "Neg": activation(lambda told: Scale(-1.0)),
     "HardSwish": hard_swish,
     "Clip": clip,
     "Softmax": softmax,
+    "LogSoftmax": log_softmax,
     "Dropout": dropout,
 }

@@ -171,9 +171,9 @@ def divide(build: Assembly, operator: Operator, one: Value | Array, other: Value
 
 
 def power(build: Assembly, operator: Operator, x: Value, exponent: Array) -> Value:
-    """Pow, of 2."""
+    """Pow, of 2; that of 3 is a Cube."""
     if not isinstance(x, Value) or exponent.size != 1 or exponent.item() not in (1, 2):
-        raise Refused(f"its node {operator.name!r} (Pow) has another exponent than 2")
+        raise Refused(f"its node {operator.name!r} (Pow) has another exponent than 2 or 3")
     return x if exponent.item() == 1 else merged(build, operator, Multiply(), [x, x])
 
 

@@ -18,7 +18,7 @@ def _by(x: Pattern, number: float) -> list[Pattern]:
 
 
 _SQUARE = [("Pow", "x", 2.0), ("Mul", "x", "x")]
-_CUBE = [("Pow", "x", 3.0), ("Mul", _SQUARE, "x")]
+_CUBE = [("Pow", "x", 3.0), ("Mul", _SQUARE, "x"), ("Cube", "x")]
 _INNER = [("Add", "x", ("Mul", _CUBE, 0.044715)), ("Mul", "x", ("Add", ("Mul", _SQUARE, 0.044715), 1.0))]
 _BY_ERF = ("Add", ("Erf", _by("x", math.sqrt(0.5))), 1.0)
 _BY_TANH = ("Add", ("Tanh", ("Mul", _INNER, math.sqrt(2 / math.pi))), 1.0)
@@ -27,6 +27,10 @@ _SPREAD = ("Sqrt", ("Add", ("ReduceMean", [("Pow", _CENTRED, 2.0), ("Mul", _CENT
 _LENGTH = ("Sqrt", ("Add", ("ReduceMean", _SQUARE), "#epsilon"))
 _BOUNDED = ("Clip", ("Add", "x", 3.0), 0.0, 6.0)
 _SQUARES = [("ReduceSum", ("Mul", "x", "x")), ("Dot", "x", "x")]
+_PART = ("Clip", ("Mul", "x", 2 / 3), -1e6, 1e6)  # of RationalTanh
+_SIZE = ("Abs", _PART)
+_INNER_PART = ("Add", ("Add", _SIZE, ("Mul", [("Cube", _SIZE), ("Mul", ("Mul", _SIZE, _SIZE), _SIZE)], 1.41645)), 1.0)
+_OVER = ("Add", ("Mul", _SIZE, _INNER_PART), 1.0)
 
 
 _LONG = ("Clip", ("ReduceL2", "x"), "#epsilon")
@@ -60,4 +64,11 @@ RULES = (
     # Of rows that ask nothing in attention, which here take 0 of others, too.
     Rule("Identity", ("Where", ("IsNaN", "x"), 0.0, "x")),
     Rule("Dot", ("ReduceSum", ("Mul", "x", "z")), reads=("x", "z")),
+    # What PyTorch's exporters write, and what is written here, of activations that have no operator in every opset.
+    Rule("Mish", ("Mul", "x", ("Tanh", ("Softplus", "x")))),
+    Rule("Softsign", _divided("x", ("Add", ("Abs", "x"), 1.0))),
+    Rule("LogSigmoid", [("Log", ("Sigmoid", "x")), ("Neg", ("Softplus", ("Neg", "x")))]),
+    Rule("RectifiedTanh", ("Max", ("Tanh", "x"), 0.0)),
+    Rule("RationalTanh", ("Mul", ("Div", ("Mul", _PART, _INNER_PART), _OVER), 1.7159)),
+    Rule("Cube", _CUBE),
 )

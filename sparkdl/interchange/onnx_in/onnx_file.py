@@ -127,7 +127,7 @@ def _operator(node: Any, folder: str, opset: int) -> Operator:
     if node.domain not in STANDARD:
         raise Refused(f"its node {name!r} is a {node.op_type} of {node.domain!r}, not of the standard operators")
     attributes = {entry.name: _attribute(entry, name, folder) for entry in node.attribute}
-    if node.op_type == "Softmax" and opset < 13:  # over all axes from the one that is named on
+    if node.op_type in ("Softmax", "LogSoftmax") and opset < 13:  # over all axes from the one that is named on
         attributes = {"axis": 1, **attributes, "together": 1}
     return Operator(node.op_type, name, tuple(node.input), tuple(node.output), attributes)
 

@@ -11,13 +11,19 @@ from sparkdl.interchange.onnx_out.value import Value
 from sparkdl.interchange.onnx_out.writing import Takes, Writer, Writing
 from sparkdl.layers import (
     AlphaDropout,
+    Celu,
+    Cube,
     Dropout,
     Elu,
     GaussianDropout,
     GaussianNoise,
     Gelu,
     HardSigmoid,
+    HardTanh,
     LeakyRelu,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
     Normalization,
     PRelu,
     RandomAffine,
@@ -26,6 +32,8 @@ from sparkdl.layers import (
     RandomErasing,
     RandomFlip,
     RandomInvert,
+    RationalTanh,
+    RectifiedTanh,
     Relu,
     Relu6,
     Rescale,
@@ -36,9 +44,11 @@ from sparkdl.layers import (
     Silu,
     Softmax,
     Softplus,
+    Softsign,
     SpatialDropout,
     StochasticDepth,
     Tanh,
+    ThresholdedRelu,
 )
 from sparkdl.layers.base import Layer, Weights
 
@@ -106,8 +116,47 @@ def _gelu(out: Writing, layer: Gelu, weights: Weights, x: Value) -> str:
     return out.op("Mul", half, out.op("Add", turned, np.float32(1)))
 
 
-def _softmax(out: Writing, layer: Softmax, weights: Weights, x: Value) -> str:
-    return out.op("Softmax", x.name, axis=x.channel_axis)
+def _softmax(out: Writing, layer: Softmax | LogSoftmax, weights: Weights, x: Value) -> str:
+    return out.op(type(layer).__name__, x.name, axis=x.channel_axis)
+
+
+def _log_sigmoid(out: Writing, layer: LogSigmoid, weights: Weights, x: Value) -> str:
+    return out.op("Neg", out.op("Softplus", out.op("Neg", x.name)))
+
+
+def _mish(out: Writing, layer: Mish, weights: Weights, x: Value) -> str:
+    """By what it is made of, as Mish came with opset 18."""
+    return out.op("Mul", x.name, out.op("Tanh", out.op("Softplus", x.name)))
+
+
+def _celu(out: Writing, layer: Celu, weights: Weights, x: Value) -> str:
+    return out.op("Celu", x.name, alpha=float(layer.alpha))
+
+
+def _thresholded_relu(out: Writing, layer: ThresholdedRelu, weights: Weights, x: Value) -> str:
+    return out.op("ThresholdedRelu", x.name, alpha=float(layer.theta))
+
+
+def _hard_tanh(out: Writing, layer: HardTanh, weights: Weights, x: Value) -> str:
+    return out.op("Clip", x.name, np.float32(layer.low), np.float32(layer.high))
+
+
+def _rational_tanh(out: Writing, layer: RationalTanh, weights: Weights, x: Value) -> str:
+    """Bounded where it is 1 to float32, that no power of what is beyond is infinite."""
+    u = out.op("Clip", out.op("Mul", x.name, np.float32(2 / 3)), np.float32(-1e6), np.float32(1e6))
+    size = out.op("Abs", u)
+    cube = out.op("Mul", out.op("Mul", size, size), size)
+    inner = out.op("Add", out.op("Add", size, out.op("Mul", cube, np.float32(1.41645))), np.float32(1))
+    ratio = out.op("Div", out.op("Mul", u, inner), out.op("Add", out.op("Mul", size, inner), np.float32(1)))
+    return out.op("Mul", ratio, np.float32(1.7159))
+
+
+def _rectified_tanh(out: Writing, layer: RectifiedTanh, weights: Weights, x: Value) -> str:
+    return out.op("Max", out.op("Tanh", x.name), np.float32(0))
+
+
+def _cube(out: Writing, layer: Cube, weights: Weights, x: Value) -> str:
+    return out.op("Mul", out.op("Mul", x.name, x.name), x.name)
 
 
 def _rescale(out: Writing, layer: Rescale, weights: Weights, x: Value) -> str:
@@ -151,6 +200,16 @@ WRITERS: dict[type[Layer], Writer] = {
     Softplus: _plain("Softplus"),
     Softmax: Writer(_softmax, Takes.EITHER),
     HardSigmoid: Writer(_hard_sigmoid, Takes.ANY),
+    LogSigmoid: Writer(_log_sigmoid, Takes.ANY),
+    LogSoftmax: Writer(_softmax, Takes.EITHER),
+    Mish: Writer(_mish, Takes.ANY),
+    Celu: Writer(_celu, Takes.ANY),
+    ThresholdedRelu: Writer(_thresholded_relu, Takes.ANY),
+    Softsign: _plain("Softsign"),
+    HardTanh: Writer(_hard_tanh, Takes.ANY),
+    RationalTanh: Writer(_rational_tanh, Takes.ANY),
+    RectifiedTanh: Writer(_rectified_tanh, Takes.ANY),
+    Cube: Writer(_cube, Takes.ANY),
     Rescale: Writer(_rescale, Takes.ANY),
     Scale: Writer(_scale, Takes.EITHER),
     Shift: Writer(_shift, Takes.EITHER),
