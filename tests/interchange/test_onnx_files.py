@@ -58,6 +58,10 @@ GRAPHS: dict[str, Any] = {
     "bounds in another order": (
         VECTOR, "y = Clip(x, l, h)", {"l": np.float32(2), "h": np.float32(1)}, "bounds numbers by 2.0 and 1.0, where"
     ),
+    "a softplus that ends early": (
+        VECTOR, "s = Softplus(x) g = Greater(x, t) y = Where(g, x, s)", {"t": np.float32(5)},
+        r"'y' \(Where\) ends a Softplus at 5.0, where 15 or more was expected"
+    ),
     "rows that are chosen": (VECTOR, "y = Gather<axis=0>(x, i)", {"i": np.int64(0)}, "chooses a row"),
     "a shape that does not fit": (VECTOR, "y = MatMul(x, w)", {"w": (5, 2)}, r"'y' \(MatMul\) has arrays of sizes"),
     "sizes that do not fit": (VECTOR, "y = Reshape(x, s)", {"s": np.array([-1, 3])}, r"'y' \(Reshape\) has arrays of"),

@@ -68,6 +68,20 @@ CASES = {
     "sigmoid": Case(VECTOR, "y = Sigmoid(x)", {}, ["Sigmoid"]),
     "tanh": Case(VECTOR, "y = Tanh(x)", {}, ["Tanh"]),
     "softplus": Case(VECTOR, "y = Softplus(x)", {}, ["Softplus"]),
+    "softplus that ends": Case(
+        VECTOR, "s = Softplus(x) g = Greater(x, t) y = Where(g, x, s)", {"t": number(20)}, ["Softplus"]
+    ),
+    "softplus that ends elsewhere": Case(
+        VECTOR, "s = Softplus(x) g = Greater(x, t) y = Where(g, x, s)", {"t": number(15)}, ["Softplus"]
+    ),
+    "softplus of another slope that ends": Case(
+        VECTOR, "m = Mul(x, b) s = Softplus(m) d = Div(s, b) g = Greater(m, t) y = Where(g, x, d)",
+        {"b": number(2.5), "t": number(30)}, ["Scale", "Softplus", "Scale"]
+    ),
+    "no mish, as its softplus is of another slope": Case(
+        VECTOR, "m = Mul(x, b) s = Softplus(m) d = Div(s, b) g = Greater(m, t) w = Where(g, x, d) h = Tanh(w) "
+        "y = Mul(x, h)", {"b": number(2), "t": number(20)}, ["Scale", "Softplus", "Scale", "Tanh", "Multiply"]
+    ),
     "softsign": Case(VECTOR, "y = Softsign(x)", {}, ["Softsign"]),
     "softsign by a quotient": Case(
         VECTOR, "a = Abs(x) b = Add(a, o) y = Div(x, b)", {"o": number(1)}, ["Softsign"]

@@ -127,6 +127,19 @@ def segmenting() -> nn.Module:
     )  # fmt: skip
 
 
+def activations() -> nn.Module:
+    kinds = [
+        nn.Mish(),
+        nn.Softsign(),
+        nn.Hardtanh(-1, 2),
+        nn.LogSigmoid(),
+        nn.CELU(0.5),
+        nn.Softplus(),
+        nn.Softplus(2.0),
+    ]
+    return nn.Sequential(*(layer for kind in kinds for layer in (nn.Linear(4, 4), kind)), nn.LogSoftmax(1))
+
+
 class Case(NamedTuple):
     """A network of PyTorch's, the sizes that it reads, and what it is made of here."""
 
@@ -139,6 +152,9 @@ class Case(NamedTuple):
 WORDS, SERIES = (3, 6), (3, 5, 4)
 CASES = {
     "perceptron": Case(perceptron, (3, 4), {"Dense", "Gelu", "LayerNorm", "Softmax"}),
+    "activations": Case(
+        activations, (3, 4), {"Mish", "Softsign", "HardTanh", "LogSigmoid", "Celu", "Softplus", "Scale", "LogSoftmax"}
+    ),
     "vgg": Case(vgg, (3, 3, 8, 8), {"MaxPool", "AvgPool", "Flatten"}),
     "resnet": Case(residual, (3, 3, 16, 16), {"MaxPool", "Add", "GlobalAvgPool"}),
     "mobilenet": Case(lambda: nn.Sequential(Inverted(4, False), Inverted(4, True)), (3, 4, 6, 6), {"DepthwiseConv"}),
@@ -202,6 +218,8 @@ def test_so_it_does_as_written_by_the_exporter_of_programs(name: str, tmp_path: 
     check(CASES[name], tmp_path / "a.onnx", dynamo=True)
 
 
-@pytest.mark.parametrize(("name", "opset"), [("perceptron", 13), ("encoder", 14), ("mobilenet", 13)])
+@pytest.mark.parametrize(
+    ("name", "opset"), [("perceptron", 13), ("activations", 14), ("encoder", 14), ("mobilenet", 13)]
+)
 def test_what_older_operators_are_made_of_is_one_layer(name: str, opset: int, tmp_path: Path) -> None:
     check(CASES[name], tmp_path / "a.onnx", False, opset)

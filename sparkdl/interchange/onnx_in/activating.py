@@ -45,6 +45,7 @@ from sparkdl.layers.base import Layer
 
 Handler = Callable[..., Any]
 NEAR = 1e-4  # of a number that a layer has within and a file tells in few digits
+LEAST_THRESHOLD = 15  # of x, from where on softplus(x) is x to float32
 
 
 def activation(layer: Callable[[Mapping[str, Any]], Layer]) -> Handler:
@@ -83,6 +84,21 @@ def clip(build: Assembly, operator: Operator, x: Value, least: Array | None = No
         f"its node {operator.name!r} (Clip) bounds numbers by {low} and {high}, where 0 alone is known, or two that "
         "are finite and the lower one first"
     )
+
+
+def ended_softplus(build: Assembly, operator: Operator, x: Value) -> Value:
+    """PyTorch's softplus(beta * x) / beta, which leaves x alone where beta * x is above a threshold."""
+    beta, threshold = operator.attributes.get("beta", 1.0), operator.attributes["threshold"]
+    if threshold < LEAST_THRESHOLD:
+        raise Refused(
+            f"its node {operator.name!r} (Where) ends a Softplus at {threshold}, where {LEAST_THRESHOLD} or more was "
+            "expected, from where on a Softplus leaves numbers as they are"
+        )
+    if beta == 1:
+        return build.each(operator, Softplus(), x)
+    scaled = build.each(replace(operator, name=f"{operator.name}_scaled"), Scale(beta), x)
+    y = build.each(replace(operator, name=f"{operator.name}_softplus"), Softplus(), scaled)
+    return build.each(operator, Scale(1 / beta), y)
 
 
 def hard_swish(build: Assembly, operator: Operator, x: Value) -> Value:
@@ -146,6 +162,7 @@ OPERATORS: Mapping[str, Handler] = {
     "RectifiedTanh": activation(lambda told: RectifiedTanh()),
     "Cube": cube,
     "Softplus": activation(lambda told: Softplus()),
+    "EndedSoftplus": ended_softplus,
     "Neg": activation(lambda told: Scale(-1.0)),
     "HardSwish": hard_swish,
     "Clip": clip,

@@ -27,6 +27,7 @@ _SPREAD = ("Sqrt", ("Add", ("ReduceMean", [("Pow", _CENTRED, 2.0), ("Mul", _CENT
 _LENGTH = ("Sqrt", ("Add", ("ReduceMean", _SQUARE), "#epsilon"))
 _BOUNDED = ("Clip", ("Add", "x", 3.0), 0.0, 6.0)
 _SQUARES = [("ReduceSum", ("Mul", "x", "x")), ("Dot", "x", "x")]
+_SCALED = ("Mul", "x", "#beta")
 _PART = ("Clip", ("Mul", "x", 2 / 3), -1e6, 1e6)  # of RationalTanh
 _SIZE = ("Abs", _PART)
 _INNER_PART = ("Add", ("Add", _SIZE, ("Mul", [("Cube", _SIZE), ("Mul", ("Mul", _SIZE, _SIZE), _SIZE)], 1.41645)), 1.0)
@@ -65,6 +66,9 @@ RULES = (
     Rule("Identity", ("Where", ("IsNaN", "x"), 0.0, "x")),
     Rule("Dot", ("ReduceSum", ("Mul", "x", "z")), reads=("x", "z")),
     # What PyTorch's exporters write, and what is written here, of activations that have no operator in every opset.
+    Rule("Softplus", ("Where", ("Greater", "x", 20.0), "x", ("Softplus", "x"))),
+    Rule("EndedSoftplus", ("Where", ("Greater", "x", "#threshold"), "x", ("Softplus", "x"))),
+    Rule("EndedSoftplus", ("Where", ("Greater", _SCALED, "#threshold"), "x", ("Div", ("Softplus", _SCALED), "#beta"))),
     Rule("Mish", ("Mul", "x", ("Tanh", ("Softplus", "x")))),
     Rule("Softsign", _divided("x", ("Add", ("Abs", "x"), 1.0))),
     Rule("LogSigmoid", [("Log", ("Sigmoid", "x")), ("Neg", ("Softplus", ("Neg", "x")))]),
