@@ -25,9 +25,10 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[[Any], list[Any]]]] = {
         IMAGE,
         lambda k: [
             *(k.Activation("tanh"), k.ReLU(), k.ReLU(6.0), k.ReLU(negative_slope=0.1), k.LeakyReLU(0.2), k.ELU(0.5)),
-            *(k.PReLU(shared_axes=[1, 2]), k.Activation("linear"), k.Softmax()),
+            *(k.ReLU(0.8), k.PReLU(shared_axes=[1, 2]), k.Activation("linear"), k.Softmax()),
         ],
     ),
+    "activation of large numbers alone": (IMAGE, lambda k: [k.ReLU(threshold=0.1), k.ReLU(threshold=0.5)]),
     "activation by a layer": (VECTOR, lambda k: [k.Dense(4, activation=k.LeakyReLU(0.4))]),
     "slopes of a vector": (VECTOR, lambda k: [k.PReLU()]),
     "dense over steps": (STEPS, lambda k: [k.Dense(3, "relu"), k.Dense(2, use_bias=False)]),
@@ -98,7 +99,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[[Any], list[Any]]]] = {
 }  # fmt: skip
 ACTIVATIONS = (
     *("relu", "relu6", "elu", "selu", "gelu", "silu", "sigmoid", "tanh", "softplus", "hard_sigmoid", "leaky_relu"),
-    *("linear", "softmax"),
+    *("celu", "hard_tanh", "log_sigmoid", "mish", "softsign", "log_softmax", "linear", "softmax"),
 )
 
 

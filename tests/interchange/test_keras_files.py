@@ -241,7 +241,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[int | None, ...], str]] = [
     (custom(None, "mine>Gate"), (3,), "Layer 'it' is a Gate of its own, whose code would have to run"),
     (layer("Gate"), (3,), "Layer 'it' is a Gate, which has no counterpart here"),
     (layer("Dense", units="2"), (3,), "'it' .Dense. has no counterpart here: units must be an integer, received '2'"),
-    (layer("Dense", units=2, activation="mish"), (3,), "activation must be one of elu, .*, received 'mish'"),
+    (layer("Dense", units=2, activation="glu"), (3,), "activation must be one of celu, .*, received 'glu'"),
     (layer("Dense", units=2, extra=3), (3,), "extra must be left out, received 3"),
     (layer("Dropout", rate=1.5), (3,), r"Layer 'it' \(Dropout\): rate of Dropout"),
     (layer("Conv2D", filters=1, kernel_size=[2, 2], data_format="channels_first"), (4, 4, 1), "data_format must be"),
@@ -254,7 +254,9 @@ REFUSED: list[tuple[dict[str, Any], tuple[int | None, ...], str]] = [
     (layer("LSTM", units=2, stateful=True), (4, 2), "stateful must be False or None, received True"),
     (layer("Bidirectional", layer=layer("Dense", units=2)), (4, 2), "layer must be one of GRU, LSTM, SimpleRNN"),
     (layer("PReLU", shared_axes=None), (4, 4, 1), r"shared_axes must be \[1, 2\], all but the last, received None"),
-    (layer("ReLU", max_value=1.0), (3,), "max_value must be None, or 6"),
+    (layer("ReLU", max_value=1.0, negative_slope=0.1), (3,), "max_value must be None with a slope or a threshold"),
+    (layer("ReLU", threshold=1.0, negative_slope=0.1), (3,), "max_value must be None with a slope or a threshold"),
+    (layer("ReLU", max_value=-1.0), (3,), "low and high of HardTanh must be finite numbers, low below high"),
     (layer("Normalization", axis=[1], invert=False), (3, 2), "axis must be the last one"),
     (layer("CenterCrop", height=4, width=5), (4, 4, 1), "width must be at most that of the images, 4, received 5"),
     (layer("Resizing", height=4, width=5, crop_to_aspect_ratio=True), (4, 4, 1), "crop_to_aspect_ratio must be False"),
@@ -463,6 +465,12 @@ def test_a_hard_sigmoid_of_keras_2_is_another_one(tmp_path: Path) -> None:
     assert load_keras(write(tmp_path / "a.keras", model)).network.output_shape() == (3,)
     with pytest.raises(ValueError, match="received 'hard_sigmoid'"):
         load_keras(write_older(tmp_path / "a.h5", model, {}))
+
+
+def test_a_thresholded_relu_of_keras_2_is_read(tmp_path: Path) -> None:
+    path = write_older(tmp_path / "a.h5", sequential(layer("ThresholdedReLU", theta=0.5)), {})
+    x = np.array([[0.25, 0.5, 0.75]], "float32")
+    np.testing.assert_array_equal(load_keras(path).network.forward({}, x), [[0, 0, 0.75]])
 
 
 def test_half_precision_becomes_float32(tmp_path: Path) -> None:

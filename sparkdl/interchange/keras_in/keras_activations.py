@@ -7,11 +7,16 @@ from typing import Any
 from sparkdl.interchange.keras_in.layer_config import LayerConfig
 from sparkdl.interchange.keras_in.part import Part, Variable
 from sparkdl.layers import (
+    Celu,
     Elu,
     Gelu,
     HardSigmoid,
+    HardTanh,
     Layer,
     LeakyRelu,
+    LogSigmoid,
+    LogSoftmax,
+    Mish,
     PRelu,
     Relu,
     Relu6,
@@ -20,14 +25,21 @@ from sparkdl.layers import (
     Silu,
     Softmax,
     Softplus,
+    Softsign,
     Tanh,
+    ThresholdedRelu,
 )
 
 NAMES: dict[str, Layer] = {
+    "celu": Celu(),
     "elu": Elu(),
     "gelu": Gelu(),
     "hard_sigmoid": HardSigmoid(),
+    "hard_tanh": HardTanh(),
     "leaky_relu": LeakyRelu(0.2),
+    "log_sigmoid": LogSigmoid(),
+    "log_softmax": LogSoftmax(),
+    "mish": Mish(),
     "relu": Relu(),
     "relu6": Relu6(),
     "selu": Selu(),
@@ -35,6 +47,7 @@ NAMES: dict[str, Layer] = {
     "silu": Silu(),
     "softmax": Softmax(),
     "softplus": Softplus(),
+    "softsign": Softsign(),
     "swish": Silu(),
     "tanh": Tanh(),
 }
@@ -61,14 +74,15 @@ def activation_layer(config: LayerConfig, shapes: Any) -> Part:
 
 
 def relu(config: LayerConfig, shapes: Any) -> Part:
-    """ReLU, with a slope or with a limit of 6."""
-    config.only("threshold", 0, None)
-    slope, limit = config.get("negative_slope", 0) or 0, config.get("max_value")
-    if limit is None:
+    """ReLU, with a slope, a threshold or a limit."""
+    slope, threshold, limit = (config.get(name) or 0 for name in ("negative_slope", "threshold", "max_value"))
+    if config.get("max_value") is None and not (slope and threshold):
+        if threshold:
+            return Part((ThresholdedRelu(config.number("threshold")),))
         return Part((LeakyRelu(config.number("negative_slope")) if slope else Relu(),))
-    if limit != 6 or slope:
-        raise config.wrong("max_value", limit, "None, or 6 with negative_slope=0")
-    return Part((Relu6(),))
+    if slope or threshold:
+        raise config.wrong("max_value", config.get("max_value"), "None with a slope or a threshold, of which one is 0")
+    return Part((Relu6() if limit == 6 else HardTanh(0.0, config.number("max_value")),))
 
 
 def leaky_relu(config: LayerConfig, shapes: Any) -> Part:
@@ -79,6 +93,11 @@ def leaky_relu(config: LayerConfig, shapes: Any) -> Part:
 def elu(config: LayerConfig, shapes: Any) -> Part:
     """ELU."""
     return Part((Elu(config.number("alpha", 1.0)),))
+
+
+def thresholded_relu(config: LayerConfig, shapes: Any) -> Part:
+    """ThresholdedReLU of Keras 2."""
+    return Part((ThresholdedRelu(config.number("theta", 1.0)),))
 
 
 def softmax(config: LayerConfig, shapes: Any) -> Part:
@@ -95,4 +114,4 @@ def p_relu(config: LayerConfig, shapes: Any) -> Part:
     return Part((PRelu(),), (Variable("alpha", ("slope",), lambda array: (array.reshape(-1),)),))
 
 
-LAYERS = {"ReLU": relu, "LeakyReLU": leaky_relu, "ELU": elu, "Softmax": softmax}
+LAYERS = {"ReLU": relu, "LeakyReLU": leaky_relu, "ELU": elu, "Softmax": softmax, "ThresholdedReLU": thresholded_relu}
