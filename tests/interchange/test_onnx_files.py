@@ -55,6 +55,9 @@ GRAPHS: dict[str, Any] = {
     ),
     "a mean of rows": (VECTOR, "y = ReduceMean<axes=[0]>(x)", {}, "makes one number of several rows"),
     "other bounds": (VECTOR, "y = Clip(x, l)", {"l": np.float32(2)}, "bounds numbers by 2.0 and inf, where 0 alone is"),
+    "a maximum with one more than a rectified tanh's": (
+        VECTOR, "t = Tanh(x) y = Max(t, z, x)", {"z": np.float32(0)}, r"'y' \(Max\) merges a constant with what is"
+    ),
     "bounds in another order": (
         VECTOR, "y = Clip(x, l, h)", {"l": np.float32(2), "h": np.float32(1)}, "bounds numbers by 2.0 and 1.0, where"
     ),

@@ -11,6 +11,7 @@ from sparkdl.interchange.onnx_in.folding import axes_of
 from sparkdl.interchange.onnx_in.onnx_file import OnnxFile, Operator, live
 
 EITHER_WAY = ("Add", "Mul")  # operators whose two inputs may change places
+OF_ANY_NUMBER = ("Max", "Min")  # of inputs, so that a pattern has all of them
 CLOSE = 1e-4  # of a number and what is written of it in few digits
 
 # A pattern is an operator and what it reads, of which some is left out that need not be looked at; a list of patterns,
@@ -77,6 +78,8 @@ class _Finder:
             if known == known and found.get(pattern, known) == known:
                 yield found | {pattern: known}
         elif (maker := self.makers.get(name)) and maker.kind == pattern[0] and len(maker.inputs) >= len(pattern) - 1:
+            if maker.kind in OF_ANY_NUMBER and len(maker.inputs) > len(pattern) - 1:
+                return
             if maker.kind in SUMMED:
                 axis = maker.attributes["axis"] if "axis" in maker.attributes else self._axis(maker)
                 if axis is None or found.get("#axis", axis) != axis:
