@@ -274,6 +274,11 @@ CASES = {
     "class tokens of a given number of rows": Case(
         STEPS, "y = Concat<axis=1>(t, x)", {"t": np.tile(np.float32([0.1, 0.2, 0.3, 0.4]), (2, 1, 1))}, ["ClassToken"]
     ),
+    "two tokens before all": Case(
+        STEPS, "y = Concat<axis=1>(t, u, x)",
+        {"t": np.full((2, 1, 4), 0.5, "float32"), "u": np.full((2, 1, 4), 0.7, "float32")},
+        ["ClassToken", "ClassToken"],
+    ),
     "positions of a given number of rows": Case(
         STEPS, "y = Add(x, t)", {"t": np.tile(np.arange(20, dtype="float32").reshape(5, 4), (2, 1, 1))},
         ["LearnedPositions"],

@@ -219,3 +219,41 @@ def test_positions_of_rows_of_any_length_are_those_of_the_table(name: str, tmp_p
     (expected,) = computed(path, x)
     y = network.forward(weights, Ragged(jnp.asarray(x), jnp.full(len(x), STEPS, "int32")))
     np.testing.assert_allclose(y.values, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("steps", ["T", STEPS], ids=["open", "given"])
+def test_positions_that_are_counted_behind_the_number_of_padding(steps: int | str, tmp_path: Path) -> None:
+    """As of RoBERTa, whose padding is the word 1, and the first position of any row 2."""
+    body = (
+        "is = Equal(words, first) isnt = Not(is) i = Cast<to=6>(isnt) c = CumSum(i, first) m = Mul(c, i) "
+        "l = Cast<to=7>(m) at = Add(l, first) e = Gather(table, words) p = Gather(places, at) y = Add(e, p)"
+    )
+    constants = {"first": np.int64(1), "table": (20, SIZE), "places": (12, SIZE)}
+    path = written(tmp_path / "a.onnx", f"int64[N, {steps}] words", body, constants)
+    network, weights = load_onnx(path)
+    assert [type(child.layer).__name__ for child in network.children] == ["Embedding", "LearnedPositions"]
+    words = np.where(MASK, rows((ROWS, STEPS), 16) + 3, 1)
+    (expected,) = computed(path, words)
+    own = jnp.asarray(words, "int32")
+    y = network.forward(weights, own if steps == STEPS else Ragged(own, jnp.asarray(LENGTHS, "int32")))
+    y, valid = getattr(y, "values", y), MASK.astype(bool)
+    np.testing.assert_allclose(np.asarray(y)[valid], expected[valid], rtol=1e-5, atol=1e-6)
+
+
+def test_an_input_that_is_one_number_is_a_constant(tmp_path: Path) -> None:
+    """As the kinds of words of single texts."""
+    constants = {"table": (20, SIZE), "kinds": (2, SIZE)}
+    body = "e = Gather(table, words) k = Gather(kinds, types) y = Add(e, k)"
+    path = written(tmp_path / "a.onnx", "int64[N, T] words, int64[N, T] types", body, constants)
+    with pytest.raises(ValueError, match=r"can be given as constants=\{NAME: NUMBER\}"):
+        load_onnx(path)
+    with pytest.raises(ValueError, match=r"constants names \['kind'\], where its inputs are \['words', 'types'\]"):
+        load_onnx(path, constants={"kind": 0})
+    with pytest.raises(ValueError, match="constants has 0.5 for its input 'types', where a whole number was expected"):
+        load_onnx(path, constants={"types": 0.5})
+    network, weights = load_onnx(path, constants={"types": 1})
+    assert network.input_shapes == {"features": (None,)}
+    words = rows((ROWS, STEPS), 20)
+    (expected,) = computed(path, words, np.ones_like(words))
+    y = network.forward(weights, Ragged(jnp.asarray(words, "int32"), jnp.full(ROWS, STEPS, "int32")))
+    np.testing.assert_allclose(y.values, expected, rtol=1e-6)

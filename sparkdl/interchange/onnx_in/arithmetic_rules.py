@@ -32,12 +32,7 @@ _PART = ("Clip", ("Mul", "x", 2 / 3), -1e6, 1e6)  # of RationalTanh
 _SIZE = ("Abs", _PART)
 _INNER_PART = ("Add", ("Add", _SIZE, ("Mul", [("Cube", _SIZE), ("Mul", ("Mul", _SIZE, _SIZE), _SIZE)], 1.41645)), 1.0)
 _OVER = ("Add", ("Mul", _SIZE, _INNER_PART), 1.0)
-
-
 _LONG = ("Clip", ("ReduceL2", "x"), "#epsilon")
-_MASK = [("Cast", "x"), "x"]
-_TAKEN = ("x", "rows", "steps")
-_EVERY = [("Unsqueeze", [("Expand", name), name]) for name in _TAKEN[1:]]
 
 
 def _by_itself(x: Pattern) -> list[Pattern]:
@@ -60,10 +55,6 @@ RULES = (
     Rule("Distance", ("ReduceSum", _by_itself(("Sub", "x", "z"))), {"squared": 1}, ("x", "z")),
     Rule("Distance", ("Sqrt", ("Distance", "x", "z")), {"squared": 0}, ("x", "z")),
     Rule("L2Normalize", ("Div", "x", [_LONG, ("Expand", _LONG)])),
-    Rule("MaskTaken", ("Gather", ("Flatten", _MASK), ("Add", "steps", ("Mul", "rows", "count"))), reads=_TAKEN),
-    Rule("MaskTaken", ("GatherND", _MASK, ("Concat", _EVERY[0], _EVERY[1])), reads=_TAKEN),
-    # Of rows that ask nothing in attention, which here take 0 of others, too.
-    Rule("Identity", ("Where", ("IsNaN", "x"), 0.0, "x")),
     Rule("Dot", ("ReduceSum", ("Mul", "x", "z")), reads=("x", "z")),
     # What PyTorch's exporters write, and what is written here, of activations that have no operator in every opset.
     Rule("Softplus", ("Where", ("Greater", "x", 20.0), "x", ("Softplus", "x"))),

@@ -108,17 +108,25 @@ def _range(operator: Operator, start: Array, stop: Array, step: Array) -> Array:
     return start + np.arange(count, dtype=start.dtype) * step
 
 
-def counts(numbers: Array) -> bool:
-    """Whether these are the numbers of steps of any length."""
-    return numbers.size == STEPS and np.array_equal(numbers.ravel(), np.arange(STEPS))
+def counts(numbers: Array, first: int = 0) -> bool:
+    """Whether these are the numbers of steps of any length, from a first one on."""
+    return numbers.size == STEPS and np.array_equal(numbers.ravel(), np.arange(first, first + STEPS))
+
+
+def _those_there(at: Array, size: int) -> Array:
+    """Places along an axis of a size: of those of steps of any length, all that there are, as of LearnedPositions."""
+    few = once(at)
+    first = int(few.flat[0]) if few.size else 0
+    if size >= STEPS or not counts(few, first):
+        return at
+    few = np.arange(first, size).reshape([-1 if length == STEPS else 1 for length in few.shape])
+    return np.broadcast_to(few, [few.size if length == STEPS else length for length in at.shape])
 
 
 def _gathered(operator: Operator, array: Array, at: Array) -> Array:
     axis = operator.attributes.get("axis", 0)
+    at = _those_there(at, array.shape[axis])
     few = once(at)
-    if array.shape[axis] < STEPS and counts(few):  # all that there are, as of LearnedPositions
-        few = np.arange(array.shape[axis]).reshape([-1 if size == STEPS else 1 for size in few.shape])
-        at = np.broadcast_to(few, [few.size if size == STEPS else size for size in at.shape])
     check_size(array.size // max(1, array.shape[axis]), few.size)
     found, place = np.take(array, few, axis), axis % array.ndim
     return np.broadcast_to(found, (*array.shape[:place], *at.shape, *array.shape[place + 1 :]))
@@ -127,6 +135,7 @@ def _gathered(operator: Operator, array: Array, at: Array) -> Array:
 def _gathered_along(operator: Operator, array: Array, at: Array) -> Array:
     """GatherElements: the places along an axis are told for each place along the others."""
     axis = operator.attributes.get("axis", 0) % array.ndim
+    at = _those_there(at, array.shape[axis])
     shape = at.shape
     for other in range(array.ndim):  # along which either is alike
         if other != axis and at.strides[other] == 0:

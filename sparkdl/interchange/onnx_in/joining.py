@@ -28,7 +28,7 @@ def alike(values: Sequence[Value], skip: Sequence[int] = ()) -> list[Value]:
     return [first, *found]
 
 
-def concatenate(build: Assembly, operator: Operator, *given: Value | Array) -> Value:
+def concatenate(build: Assembly, operator: Operator, *given: Value | Array) -> Value | Array:
     """Concat: along steps, behind a step that all rows have, or of channels."""
     values = [value for value in given if isinstance(value, Value)]
     axis = values[0].axis(operator.attributes["axis"])
@@ -59,15 +59,24 @@ def _are_steps(x: Value, axis: int) -> bool:
     return vector or (len(x.ours) == 3 and bool(own) and own == x.ours[1])
 
 
-def _with_token(build: Assembly, operator: Operator, axis: int, *given: Value | Array) -> Value:
-    if len(given) == 2 and isinstance(given[0], np.ndarray) and isinstance(x := given[1], Value):
-        token = same_along(given[0], 0)
-        form = rows_first(x.theirs)
-        if axis == 1 and form == x.theirs and len(form) == 3 and token.shape[:2] == (1, 1):
+def _with_token(build: Assembly, operator: Operator, axis: int, *given: Value | Array) -> Value | Array:
+    """Steps with constant ones before them."""
+    *before, x = given
+    for token in reversed(before):
+        x = _one_before(build, operator, axis, token, x)
+    return x
+
+
+def _one_before(build: Assembly, operator: Operator, axis: int, token: Value | Array, x: Value | Array) -> Value:
+    """Steps with one before them that is the same for all rows."""
+    if axis == 1 and isinstance(token, np.ndarray) and isinstance(x, Value):
+        form, one = rows_first(x.theirs), same_along(token, 0)
+        if form == x.theirs and len(form) == 3 and one.shape == (1, 1, size_of(form[2])):
             theirs = (form[0], new_axis(size_of(form[1]) + 1), form[2])
-            weights = {"token": float32(token[0, 0])}
-            return build.put(operator, ClassToken(), [(x, form)], theirs, theirs, weights)
-    raise Refused(f"its node {operator.name!r} (Concat) joins constants to rows, which only one step before all can be")
+            return build.put(operator, ClassToken(), [(x, form)], theirs, theirs, {"token": float32(one[0, 0])})
+    raise Refused(
+        f"its node {operator.name!r} (Concat) joins constants to rows, which only single steps before all can be"
+    )
 
 
 def pad(build: Assembly, operator: Operator, x: Value, *given: Array | None) -> Value:

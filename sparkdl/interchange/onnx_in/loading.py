@@ -36,8 +36,9 @@ from sparkdl.interchange.onnx_in.onnx_file import OnnxFile, Operator, read_onnx
 from sparkdl.interchange.onnx_in.patterns import simplified
 from sparkdl.interchange.onnx_in.refusal import Refused
 from sparkdl.interchange.onnx_in.row_lengths import lengths_value, of_lengths
-from sparkdl.interchange.onnx_in.rows import input_value, inputs_of_lengths
-from sparkdl.interchange.onnx_in.views import NoView, Part, Value
+from sparkdl.interchange.onnx_in.rows import filled, input_value, inputs_of_lengths
+from sparkdl.interchange.onnx_in.step_rules import STEP_RULES
+from sparkdl.interchange.onnx_in.views import NoView, Part, Value, row_shape
 
 OPERATORS: Mapping[str, Any] = {
     **moves.OPERATORS,
@@ -60,7 +61,7 @@ NOT_AS_THE_STANDARD = (
 )  # fmt: skip
 
 
-def load_onnx(path: str | os.PathLike[str]) -> Imported:
+def load_onnx(path: str | os.PathLike[str], constants: Mapping[str, float] | None = None) -> Imported:
     """A network with its weights, from an ONNX file; needs the package onnx, as of sparkdl-jax[onnx].
 
     It computes what the file's network does at inference, and trains from there. What the file's operators compute is
@@ -77,6 +78,9 @@ def load_onnx(path: str | os.PathLike[str]) -> Imported:
     ----------
     path : str or path
         Of the file. Arrays that it keeps beside itself are read from its own folder alone, and nothing of it is run.
+    constants : dict of numbers, optional
+        By name, inputs of the file that are one number for all rows, and none of the network's: {"token_type_ids": 0}
+        of single texts.
 
     Returns
     -------
@@ -92,7 +96,7 @@ def load_onnx(path: str | os.PathLike[str]) -> Imported:
         The package onnx is missing.
     ValueError
         It is no ONNX file, or damaged, or has operators that no layers of ours are known for; the message names the
-        node.
+        node. Or `constants` names an input that it has not.
 
     Examples
     --------
@@ -109,7 +113,7 @@ def load_onnx(path: str | os.PathLike[str]) -> Imported:
     """
     path = os.fspath(path)
     try:
-        return _Reading(read_onnx(path)).imported()
+        return _Reading(read_onnx(path), constants or {}).imported()
     except Refused as refusal:
         raise ValueError(f"{path!r} cannot be imported: {refusal}.") from None
     except NOT_AS_THE_STANDARD:
@@ -124,18 +128,25 @@ class _Reading:
     Parameters
     ----------
     file : OnnxFile
+    constants : dict of numbers
+        Inputs that are one number.
     """
 
-    def __init__(self, file: OnnxFile) -> None:
+    def __init__(self, file: OnnxFile, constants: Mapping[str, float]) -> None:
         self.file = file
-        self.operators = simplified(file, (*CATEGORY_RULES, *RULES))
+        self.operators = simplified(file, (*CATEGORY_RULES, *STEP_RULES, *RULES))
         self.values: dict[str, Any] = {"": None, **file.constants}
         read = [name for operator in self.operators for name in operator.inputs]
         self.build = Assembly(Counter([*read, *file.outputs]))
         lengths = inputs_of_lengths(self.operators, file.inputs, file.ours)
         masks = inputs_of_masks(file.inputs, file.ours)
+        if unknown := set(constants) - {given.name for given in file.inputs}:
+            names = [given.name for given in file.inputs]
+            raise Refused(f"constants names {sorted(unknown)}, where its inputs are {names}")
         for given in file.inputs:
-            if given.name in lengths:
+            if given.name in constants:
+                self.values[given.name] = filled(given, constants[given.name])
+            elif given.name in lengths:
                 batch = (Part(BATCH, batch=True),)
                 self.values[given.name] = lengths_value(self.build, given.name, batch)
             elif self.build.readers[given.name]:
@@ -162,7 +173,9 @@ class _Reading:
         try:
             return finished(self.build, ends, self.file.ours)
         except ValueError as error:
-            raise Refused(f"its layers do not fit one another, as {str(error).rstrip('.')}") from None
+            several = sum(None in row_shape(form) for form in self.build.inputs.values()) > 1
+            hint = "; an input that is one number for all rows can be given as constants={NAME: NUMBER}" * several
+            raise Refused(f"its layers do not fit one another, as {str(error).rstrip('.')}{hint}") from None
 
     def _computed(self, operator: Operator) -> Any:
         """What an operator gives: an array of ours, a constant, or several of these."""

@@ -85,7 +85,8 @@ def made_of_steps(build: Assembly, operator: Operator, given: list[Any]) -> Valu
 def _compared(build: Assembly, operator: Operator, one: Array, other: Array) -> Value | None:
     """Whether the steps that are asked, along the last axis, come later than those that ask, along the one before."""
     shapes = [(1, 1, *array.shape)[-2:] for array in (one, other)]
-    if sorted(shapes) != [(1, STEPS), (STEPS, 1)] or not all(counts(array - array.flat[0]) for array in (one, other)):
+    known = all(counts(array, int(array.flat[0])) for array in (one, other))
+    if sorted(shapes) != [(1, STEPS), (STEPS, 1)] or not known:
         return None
     asked, asking = np.arange(4) + one.flat[0], np.arange(4)[:, None] + other.flat[0]
     if shapes[0] == (STEPS, 1):

@@ -54,6 +54,11 @@ def shape(build: Assembly, operator: Operator, x: Value) -> Array:
     return shape_of(operator, x.sizes)
 
 
+def numbered(build: Assembly, operator: Operator, x: Value) -> Array:
+    """The numbers of steps behind that of padding, of rows that have no padding within."""
+    return np.broadcast_to(int(operator.attributes["padding"]) + 1 + np.arange(x.sizes[-1]), x.sizes)
+
+
 def flatten(build: Assembly, operator: Operator, x: Value) -> Value:
     """Flatten."""
     axis = operator.attributes.get("axis", 1)
@@ -105,6 +110,6 @@ def space_to_depth(build: Assembly, operator: Operator, x: Value) -> Value:
 
 OPERATORS: Mapping[str, Any] = {
     "Identity": same, "Cast": cast, "Transpose": transpose, "Unsqueeze": unsqueeze, "Squeeze": squeeze,
-    "Shape": shape, "Flatten": flatten, "Reshape": reshape, "Expand": expand, "DepthToSpace": depth_to_space,
-    "SpaceToDepth": space_to_depth,
+    "Shape": shape, "Numbered": numbered, "Flatten": flatten, "Reshape": reshape, "Expand": expand,
+    "DepthToSpace": depth_to_space, "SpaceToDepth": space_to_depth,
 }  # fmt: skip

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from sparkdl.arrays import Array
 from sparkdl.interchange.onnx_in.folding import BATCH, STEPS
 from sparkdl.interchange.onnx_in.onnx_file import Input, Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
@@ -72,6 +75,22 @@ def input_value(name: str, given: Input, operators: Sequence[Operator], any_leng
         groups[axis] = (Part(length, any_length=steps),) if length > 1 or steps else ()
     theirs: Form = tuple(groups[axis] for axis in range(rank))
     return Value(name, tuple(groups[axis] for axis in (batch, *order)), theirs)
+
+
+def filled(given: Input, number: float) -> Array:
+    """An input that is one number for all rows.
+
+    Raises
+    ------
+    Refused
+        It is none.
+    """
+    array = np.asarray(number)
+    if array.ndim or array.dtype.kind not in "biuf" or (given.integers and array != array.astype(np.int64)):
+        kind = "a whole number" if given.integers else "a number"
+        raise Refused(f"constants has {number!r} for its input {given.name!r}, where {kind} was expected")
+    sizes = [_size(size, STEPS if axis else BATCH) for axis, size in enumerate(given.sizes)]
+    return np.broadcast_to(array.astype(np.int64 if given.integers else np.float32), sizes)
 
 
 def _size(size: int | str | None, without: int) -> int:
