@@ -70,9 +70,10 @@ def made_of_steps(build: Assembly, operator: Operator, given: list[Any]) -> Valu
         return None
     if operator.kind == "Trilu" and given[0].shape[-2:] == (STEPS, STEPS) and arrays[0].size == 1:
         number, shift = arrays[0].item(), arrays[1].item() if len(arrays) > 1 else 0
-        if operator.attributes.get("upper", 1) == 0 and shift == 0:
-            return left(build, operator, [], np.where(NOT_LATER, number, 0))
-        return left(build, operator, [], np.where(NOT_LATER, 0, number)) if shift == 1 else None
+        side = (operator.attributes.get("upper", 1), shift)
+        if side in ((0, 0), (1, 1)):
+            return left(build, operator, [], np.where(NOT_LATER if side == (0, 0) else ~NOT_LATER, number, 0))
+        return None
     if operator.kind in ("Less", "LessOrEqual", "Greater", "GreaterOrEqual") and len(arrays) == 2:
         return _compared(build, operator, *arrays)
     too_many = operator.kind == "Add" and np.prod(np.broadcast_shapes(*(array.shape for array in arrays))) > MOST
