@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import mmap
 import os
+import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -66,12 +69,14 @@ SLOW = (
     "tests/interchange/test_onnx_files.py::test_it_trains",
     "tests/interchange/test_onnx_files.py::test_without",
     "tests/interchange/test_onnx_in.py",
+    "tests/interchange/test_onnx_masks.py",
     "tests/interchange/test_onnx_models.py",
     "tests/interchange/test_onnx_networks.py",
     "tests/interchange/test_onnx_out.py",
     "tests/interchange/test_onnx_recurrent.py",
     "tests/interchange/test_onnx_round_trips.py",
     "tests/interchange/test_onnx_torch.py",
+    "tests/interchange/test_onnx_transformers.py",
     "tests/interchange/test_weight_files.py::test_a_head",
     "tests/interchange/test_weight_files.py::test_bert",
     "tests/interchange/test_weight_files.py::test_distilbert",
@@ -360,6 +365,7 @@ SLOW = (
     "tests/training/test_truncated.py::test_workers_together",
     "tests/training/test_unfreezing.py",
 )
+PEER = re.compile(r'importorskip\("(torch|tensorflow|transformers)"\)')
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -369,12 +375,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return f"{collection_path.relative_to(config.rootpath).as_posix()}/".startswith(SLOW) or None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow ones; those on Spark come first, as the two processes that run most of them take longest."""
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Mark the slow ones, and those that compare with a peer; those on Spark come first, as they take longest."""
     items.sort(key=lambda item: not item.nodeid.startswith(ON_SPARK))
+    if "peers" in config.option.markexpr:
+        asks = {item: _asks_for_a_peer(item.function) for item in items if isinstance(item, pytest.Function)}
+        for item in filter(asks.get, items):
+            item.add_marker(pytest.mark.peers)
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+@cache
+def _asks_for_a_peer(test: Any) -> bool:
+    """Whether a test, its file or a function there that it calls asks for PyTorch, TensorFlow or transformers."""
+    module = vars(sys.modules[test.__module__])
+    texts, seen = re.findall(r"^\w.*", inspect.getsource(sys.modules[test.__module__]), re.MULTILINE), [test]
+    for function in seen:  # which grows
+        texts.append(inspect.getsource(function))
+        called = (module.get(name) for name in function.__code__.co_names)
+        seen += [
+            one for one in called if inspect.isfunction(one) and one.__module__ == test.__module__ and one not in seen
+        ]
+    return any(map(PEER.search, texts))
 
 
 def pytest_collection_finish() -> None:
