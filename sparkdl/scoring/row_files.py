@@ -23,6 +23,8 @@ from sparkdl.file_systems import open_filesystem
 FORMATS = ("parquet", "csv", "arrow")
 LINES = csv.ParseOptions(newlines_in_values=True)
 AS_WRITTEN = csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
+LONGEST_LINE = 16 << 20  # bytes, of which Arrow reads as many at once
+BLOCKS = csv.ReadOptions(block_size=LONGEST_LINE)
 _spelled = csv.ConvertOptions()
 SPELLED = (  # what Arrow takes for null, true and false in files of CSV
     dict.fromkeys(_spelled.null_values)
@@ -111,7 +113,7 @@ def row_files(name: str) -> list[RowFile]:
 def _row_file(name: str, filesystem: fs.FileSystem, path: str, folder: str) -> RowFile:
     """Of a folder's file, the folders between may name columns, as Hive's day=mo does."""
     kind = format_of(path, FORMATS)
-    form = dataset.CsvFileFormat(LINES, convert_options=AS_WRITTEN) if kind == "csv" else kind
+    form = dataset.CsvFileFormat(LINES, convert_options=AS_WRITTEN, read_options=BLOCKS) if kind == "csv" else kind
     with _named(name):
         schema = dataset.dataset(path, filesystem=filesystem, format=form).schema
     if kind == "csv":
@@ -211,6 +213,11 @@ def _named(name: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
+        if "straddling object" in str(error):
+            raise ValueError(
+                f"{name} cannot be read: a row of it is longer than {LONGEST_LINE >> 20} MiB, or a quotation mark is "
+                "not closed; write such rows as Parquet."
+            ) from None
         raise type(error)(f"{name} cannot be read: {error}") from None
 
 

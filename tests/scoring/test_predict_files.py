@@ -241,6 +241,22 @@ def test_text_that_may_be_numbers_or_not_is_asked_about(
     assert message in told([rows, "-o", str(tmp_path / "out.csv")], tmp_path, capsys)
 
 
+def test_rows_of_csv_may_be_as_long_as_documents(
+    model: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictor, out = model(), tmp_path / "out.parquet"
+    texts = ["x" * 3_000_000, "y" * 5]
+    (rows,) = written(tmp_path, {"rows.csv": "zip,age\n" + "".join(f"{text},1\n" for text in texts)})
+    assert predict.main(["model", rows, "-o", str(out)]) == 0
+    expected = predictor.predict(pa.table({"zip": texts, "age": [1, 1]}))["prediction"].to_pylist()
+    assert parquet.read_table(out)["prediction"].to_pylist() == expected
+    (rows,) = written(tmp_path, {"long.csv": "zip,age\n" + "x" * (40 << 20) + ",1\n"})
+    message = (
+        f"{rows} cannot be read: a row of it is longer than 16 MiB, or a quotation mark is not closed; write such rows"
+    )
+    assert message in told([rows, "-o", str(tmp_path / "other.parquet")], tmp_path, capsys)
+
+
 def test_text_that_is_no_number_is_read_without_being_asked_about(model: Any, tmp_path: Path) -> None:
     predictor, out = model(), tmp_path / "out.parquet"
     files = {"1.csv": "zip,age\n,1\n", "2.csv": "zip,age\nA1,true\n7,3\n", "3.csv": "zip,age\n01,-2e1\n"}
