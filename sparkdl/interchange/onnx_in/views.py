@@ -104,7 +104,7 @@ class Value:
         """With axes of size 1 at these places of the outcome."""
         rank = len(self.theirs) + len(axes)
         places, given = {axis % rank for axis in axes}, iter(self.theirs)
-        if len(places) < len(axes):
+        if len(places) < len(axes) or not places <= {*range(rank)}:
             raise NoView
         return replace(self, theirs=tuple(() if place in places else next(given) for place in range(rank)))
 
