@@ -211,6 +211,46 @@ def row_of_layers(keras: Any) -> Any:
     )
 
 
+def arithmetic(keras: Any) -> Any:
+    """Arrays with arrays, and with numbers either way round."""
+    k, ops, x = keras.layers, keras.ops, keras.Input(VECTOR)
+    half = x / 2  # read twice
+    sums = [x + 0.5, 0.25 + x, x - 1.0, 1.0 - x, 0 - x, x - 0, half + half, half - x, ops.minimum(half, x)]
+    products = [x * 2, 3.0 * x, x * np.float32(0.1), x / 255.0, ops.divide(x, -4), -half, x * half, 1.0 * x]
+    powers = [x**2, x**3, x**1.0, ops.square(x), ops.maximum(x, 0.0), ops.maximum(0, x), ops.maximum(x, half)]
+    return keras.Model(x, k.Concatenate()([*sums, *products, *powers]))
+
+
+def activations_between(keras: Any) -> Any:
+    ops, of, x = keras.ops, keras.activations, keras.Input(STEPS)
+    names = ("celu", "elu", "gelu", "hard_sigmoid", "hard_tanh", "leaky_relu", "log_sigmoid", "log_softmax", "relu")
+    names += ("relu6", "selu", "sigmoid", "silu", "softmax", "softplus", "softsign", "tanh")
+    made = [getattr(home, name)(x) for home in (ops, of) for name in names]
+    made += [ops.celu(x, 0.5), ops.elu(x, 0.3), ops.gelu(x, approximate=False), ops.leaky_relu(x, 0.4), of.swish(x)]
+    made += [of.relu(x, max_value=0.5), of.relu(x, max_value=6), of.relu(x, 0.1), of.relu(x, threshold=0.2)]
+    made += [ops.softmax(x, axis=2), of.gelu(x, approximate=True)]
+    return keras.Model(x, ops.concatenate(made, axis=-1))
+
+
+def operations_between(keras: Any) -> Any:
+    """Operations among layers of weights, some called as layers of the model are, whose kinds return behind them."""
+    k, ops, x = keras.layers, keras.ops, keras.Input(VECTOR, name="x")
+    y = ops.relu(k.BatchNormalization()(k.Dense(4)(1.0 - x / 255.0)))
+    y = k.Softmax()(k.Dense(4)(ops.softmax(k.Multiply()([y, x]) * x, axis=-1)))
+    y = k.BatchNormalization()(k.ReLU()(keras.activations.relu(y - 0.1)))
+    start = keras.Input(VECTOR)
+    inner = keras.Model(start, k.Dense(4)(2 - k.Dense(4)(start / 2)))
+    y = inner(ops.tanh(inner(y)))
+    steps = ops.reshape(k.Dense(6)(ops.concatenate([y, x], axis=1)), (-1, 3, 2))
+    return keras.Model(x, [k.Conv1D(2, 2)(steps), y + x])
+
+
+def operations_of_any_length(keras: Any) -> Any:
+    k, ops, x = keras.layers, keras.ops, keras.Input((None, 4))
+    y = ops.concatenate([ops.softmax(k.Dense(4)(1 - x / 2)), x**2, ops.gelu(x)], axis=-1)
+    return keras.Model(x, [k.GlobalAveragePooling1D()(y), k.LSTM(2)(-y + 0.5)])
+
+
 def by_name(*models: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
     return {model.__name__: model for model in models}
 
@@ -239,6 +279,7 @@ TABLES: dict[str, Mapping[str, Callable[[Any], Any]]] = {
     "models": by_name(
         merging, one_merge, merge_and_more, squeeze_and_excite, shared, shared_for_two_sizes, nested, row_of_layers
     ),
+    "operations": by_name(arithmetic, activations_between, operations_between, operations_of_any_length),
     "sequences": by_name(embedded, attending, of_any_length),
     "applications": APPLICATIONS,
 }

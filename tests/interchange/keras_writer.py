@@ -28,6 +28,27 @@ def sequential(*layers: dict[str, Any], shape: tuple[int | None, ...] = (3,)) ->
     return {"module": "keras", "class_name": "Sequential", "config": config, "registered_name": None}
 
 
+def functional(outputs: list[Any], *layers: dict[str, Any], name: str = "whole") -> dict[str, Any]:
+    """A model of one input, "i"."""
+    start = layer("InputLayer", "i", batch_shape=[None, 3]) | {"name": "i", "inbound_nodes": []}
+    config = {"name": name, "layers": [start, *layers], "input_layers": [["i", 0, 0]], "output_layers": outputs}
+    return {"module": "keras", "class_name": "Functional", "config": config, "registered_name": None, "name": name}
+
+
+def array(name: str) -> dict[str, Any]:
+    """What a layer of a functional model puts out, as Keras 3 writes it."""
+    return {"class_name": "__keras_tensor__", "config": {"shape": [None, 3], "keras_history": [name, 0, 0]}}
+
+
+def operation(
+    kind: str, name: str, *args: Any, module: str | None = "keras.src.ops.numpy", kwargs: Any = None, **options: Any
+) -> dict[str, Any]:
+    """An operation of `keras.ops` in a functional model, called once."""
+    called = {"inbound_nodes": [{"args": list(args), "kwargs": kwargs or {}}]}
+    home = {"module": module, "class_name": kind, "registered_name": kind}
+    return home | {"name": name, "config": {"name": name, **options}} | called
+
+
 MODEL = sequential(layer("Dense", "dense", units=2, use_bias=True, activation="linear"))
 
 

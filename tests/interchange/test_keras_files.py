@@ -17,7 +17,19 @@ import pytest
 
 h5py = pytest.importorskip("h5py")
 
-from keras_writer import ARRAYS, KERNEL, MODEL, hdf5, layer, sequential, write, write_older  # noqa: E402
+from keras_writer import (  # noqa: E402
+    ARRAYS,
+    KERNEL,
+    MODEL,
+    array,
+    functional,
+    hdf5,
+    layer,
+    operation,
+    sequential,
+    write,
+    write_older,
+)
 
 from sparkdl import Graph, Network  # noqa: E402
 from sparkdl.interchange import load_keras  # noqa: E402
@@ -219,7 +231,13 @@ def test_a_configuration_with_anything_in_it_is_refused_at_most(seed: int, tmp_p
         layer("Reshape", "shape", target_shape=[-1, 2]),
         layer("GlobalAveragePooling1D", "mean", keepdims=True),
     ]
-    models = [sequential(*steps, shape=(4, 3)), functional_of_keras_2()]
+    between = [
+        operation("Subtract", "less", 1.0, array("i")),
+        operation("Concatenate", "both", [array("less"), array("i")], axis=-1),
+        operation("ReLU", "relu", array("both"), module="keras.src.activations.activations", max_value=6),
+        operation("Reshape", "shape", array("relu"), newshape=[-1, 3, 2]),
+    ]
+    models = [sequential(*steps, shape=(4, 3)), functional_of_keras_2(), functional([["shape", 0, 0]], *between)]
     for _ in range(120):
         model = json.loads(json.dumps(rng.choice(models)))
         container, key = rng.choice(places(model))
@@ -331,13 +349,6 @@ def test_a_model_of_a_class_of_its_own_is_refused(tmp_path: Path) -> None:
 def calling(kind: str, name: str, *sources: list[Any], **options: Any) -> dict[str, Any]:
     """A layer of a functional model, called once."""
     return layer(kind, name, **options) | {"name": name, "inbound_nodes": [[[*source, {}] for source in sources]]}
-
-
-def functional(outputs: list[Any], *layers: dict[str, Any], name: str = "whole") -> dict[str, Any]:
-    """A model of one input, "i"."""
-    start = layer("InputLayer", "i", batch_shape=[None, 3]) | {"name": "i", "inbound_nodes": []}
-    config = {"name": name, "layers": [start, *layers], "input_layers": [["i", 0, 0]], "output_layers": outputs}
-    return {"module": "keras", "class_name": "Functional", "config": config, "registered_name": None, "name": name}
 
 
 @pytest.mark.parametrize("read", [0, 1])

@@ -17,18 +17,28 @@ class Tensor(NamedTuple):
 class Call(NamedTuple):
     """What a layer is called with: tensors in their order, others by name, and all else by name.
 
-    `inputs` are the tensors by name, where a model is called with a mapping.
+    `inputs` are the tensors by name, where a model is called with a mapping. `args` is what it is called with by place,
+    as it is nested.
     """
 
     tensors: list[Tensor]
     named: dict[str, Tensor]
     options: dict[str, Any]
     inputs: dict[str, Any] | None = None
+    args: tuple[Any, ...] = ()
 
     @property
     def all(self) -> list[Tensor]:
         """Every tensor."""
         return [*self.tensors, *self.named.values()]
+
+    @property
+    def constants(self) -> list[Any]:
+        """What it is called with by place beside tensors; None and False behind all else leave things as they are."""
+        leaves = list(_leaves(list(self.args)))
+        while leaves and (leaves[-1] is None or leaves[-1] is False):
+            leaves.pop()
+        return [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
 
 
 def calls_of(nodes: Any) -> list[Call]:
@@ -40,43 +50,61 @@ def calls_of(nodes: Any) -> list[Call]:
 
 def tensors_of(value: Any) -> list[Tensor]:
     """The tensors of a nested structure, those of a mapping in the order of its names as Keras has them."""
-    return list(_tensors(value))
+    return [leaf for leaf in _leaves(_with_tensors(value)) if isinstance(leaf, Tensor)]
 
 
 def _call(node: Any) -> Call:
     inputs = None
     if isinstance(node, dict):
         options = node.get("kwargs") or {}
-        read = tensors_of(node.get("args"))
+        args = _with_tensors(node.get("args"))
         match node.get("args"):
             case [dict(only)] if "class_name" not in only:
                 inputs = only
     else:  # Keras 2: [[layer, call, output, options], ...], or one such, or by name
         triples = list(_triples(node))
         options = {name: value for triple in triples for name, value in (triple[3] if len(triple) > 3 else {}).items()}
-        read = [_tensor(triple[:3]) for triple in triples]
+        args = _with_tensors(node)
     if not isinstance(options, dict):
         raise ValueError(f"kwargs of a call must be a mapping, received {options!r:.60}.")
-    found = {name: tensors_of(value) for name, value in options.items()}
-    several = [name for name, tensors in found.items() if len(tensors) > 1]
-    if several:
-        raise ValueError(f"{several[0]} of a call must be one array, received {len(found[several[0]])}.")
-    named = {name: tensors[0] for name, tensors in found.items() if tensors}
-    return Call(read, named, {name: value for name, value in options.items() if name not in named}, inputs)
+    named: dict[str, Tensor] = {}
+    for name, value in options.items():
+        leaves = list(_leaves(_with_tensors(value)))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if len(tensors) > 1:
+            raise ValueError(f"{name} of a call must be one array, received {len(tensors)}.")
+        if tensors and len(leaves) > 1:
+            raise ValueError(f"{name} of a call must be one array alone, received {value!r:.60}.")
+        if tensors:
+            named[name] = tensors[0]
+    args = args if isinstance(args, list) else [args]
+    read = [leaf for leaf in _leaves(args) if isinstance(leaf, Tensor)]
+    rest = {name: value for name, value in options.items() if name not in named}
+    return Call(read, named, rest, inputs, tuple(args))
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, dict):
-        if value.get("class_name") == "__keras_tensor__":
-            yield _tensor(value["config"]["keras_history"])
-        else:
-            for name in sorted(value):
-                yield from _tensors(value[name])
-    elif _is_triple(value):
-        yield _tensor(value[:3])
-    elif isinstance(value, list):
-        for part in value:
-            yield from _tensors(part)
+def _with_tensors(value: Any) -> Any:
+    """The structure, with tensors and constants for what stands for them, and mappings in the order of their names."""
+    match value:
+        case {"class_name": "__keras_tensor__"}:
+            return _tensor(value["config"]["keras_history"])
+        case {"class_name": "__tensor__" | "__numpy__", "config": {"value": constant}}:
+            return constant
+        case ["_CONSTANT_VALUE", _, constant, *_]:  # of Keras 2
+            return constant
+        case dict():
+            return {name: _with_tensors(value[name]) for name in sorted(value)}
+        case list():
+            return _tensor(value[:3]) if _is_triple(value) else [_with_tensors(part) for part in value]
+    return value
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (dict, list)):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def _triples(node: Any) -> Iterator[list[Any]]:

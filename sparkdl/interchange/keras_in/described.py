@@ -16,8 +16,7 @@ from sparkdl.layers.ragged import is_row_shape
 from sparkdl.layers.steps import output_shape
 
 HOMES = re.compile(r"(tf_)?keras|(tf_)?keras(\.src)?\.(layers|models|engine)(\..*)?")
-# Those that do what layers of the same name do, as x + y in Keras.
-OPERATIONS = ("Add", "Maximum", "Minimum", "Multiply", "Subtract")
+OPERATIONS = re.compile(r"keras(\.src)?\.(ops|activations)(\..*)?")  # homes of what stands between layers, as x + y
 # Classes that Keras exports, and writes in some files, by another name than their own.
 OWN_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
 GRAPHS = ("Functional", "Model")
@@ -34,12 +33,15 @@ class Described:
     options : dict
         Of a model, its whole configuration.
     calls : list of Call
+    operation : bool
+        Whether it is one of `keras.ops` or `keras.activations`, and no layer.
     """
 
     kind: str
     name: str
     options: Any
     calls: list[Call] = field(default_factory=list)
+    operation: bool = False
 
     @property
     def shape(self) -> Shape | None:
@@ -96,8 +98,8 @@ def described(entry: Any) -> Described:
         raise ValueError(f"A layer must be told by class_name and config, received {entry!r:.60}.")
     kind, options, module = entry["class_name"], entry.get("config"), entry.get("module")
     name = entry.get("name") or (options.get("name") if isinstance(options, dict) else None) or kind
-    own = module is None or (isinstance(module, str) and HOMES.fullmatch(module))
-    own = own or (module in ("keras.src.ops.numpy", "keras.ops") and kind in OPERATIONS)
+    operation = _is_operation(entry)
+    own = operation or module is None or (isinstance(module, str) and HOMES.fullmatch(module))
     if not isinstance(name, str) or not isinstance(options, (dict, list)):
         raise ValueError(f"Layer {name!r:.60} ({kind}) must have a name and a config, received {options!r:.60}.")
     if kind in CODE or not own or ">" in str(entry.get("registered_name")) or ">" in kind:
@@ -109,7 +111,17 @@ def described(entry: Any) -> Described:
         calls = calls_of(entry.get("inbound_nodes") or [])
     except ValueError as error:
         raise ValueError(f"Layer {name!r} ({kind}): {error}") from None
-    return Described(OWN_NAMES.get(kind) or kind, name, options, calls)
+    return Described(OWN_NAMES.get(kind) or kind, name, options, calls, operation)
+
+
+def _is_operation(entry: dict[str, Any]) -> bool:
+    """By its module or, where Keras 3 writes none, as in `.h5` files, by what the configs of all layers have."""
+    match entry:
+        case {"module": str(module)}:
+            return OPERATIONS.fullmatch(module) is not None
+        case {"config": dict(options), "inbound_nodes": [dict(), *_]}:
+            return entry.get("module") is None and not {"trainable", "layers"} & set(options)
+    return False
 
 
 def all_described(entries: Any) -> list[Described]:
@@ -123,10 +135,12 @@ def all_described(entries: Any) -> list[Described]:
 
 
 def groups_of(layers: Iterable[Described]) -> dict[str, str]:
-    """By layer, its group in a `.keras` file, which numbers the layers of a class."""
+    """By layer, its group in a `.keras` file, which numbers the layers of a class; an operation has none."""
     seen: dict[str, int] = {}
     groups = {}
     for layer in layers:
+        if layer.operation:
+            continue
         name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", layer.kind))
         name = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
         count = seen.setdefault(name, 0)

@@ -105,6 +105,11 @@ class _Building:
                 f"Layer {layer.name!r} ({layer.kind}) is called with {', '.join(call.named) or 'nothing'}, for which "
                 "there is no counterpart here; call it with what it reads alone and save the model again."
             )
+        if call.constants and not layer.operation:
+            raise ValueError(
+                f"Layer {layer.name!r} ({layer.kind}) is called with {call.constants[0]!r:.60}, for which there is no "
+                "counterpart here; call it with what it reads alone and save the model again."
+            )
         shapes, sources = [self._shapes[tensor] for tensor in tensors], [self.node_of[tensor] for tensor in tensors]
         part = self._convert(layer, shapes, sources, call)
         model = part.layers[0] if part.layers else None
@@ -129,7 +134,8 @@ class _Building:
             self.nodes[name] = (Same(first[at]) if index and alike else one, *sources)
             read, sources = layer.after(one, read), [name]
         if not index:
-            self._variables[layer.name] = layer.placed(part, made[0][0], self._groups[layer.name]) if made else []
+            group = self._groups.get(layer.name, "")
+            self._variables[layer.name] = layer.placed(part, made[0][0], group) if made else []
         output = Tensor(layer.name, index, 0)
         self.node_of[output], self._shapes[output] = sources[0], read
         return True

@@ -10,6 +10,7 @@ from typing import Any
 from sparkdl.interchange.keras_in.calls import Call
 from sparkdl.interchange.keras_in.described import GRAPHS, Described, described
 from sparkdl.interchange.keras_in.functional import functional
+from sparkdl.interchange.keras_in.keras_operations import operation
 from sparkdl.interchange.keras_in.kinds import KINDS
 from sparkdl.interchange.keras_in.layer_config import LayerConfig
 from sparkdl.interchange.keras_in.part import Part
@@ -47,14 +48,14 @@ def converted(model: Any, version: int) -> Part:
 def _convert(version: int, layer: Described, shapes: Sequence[Shape], sources: Sequence[str], call: Call) -> Part:
     """A layer, which the sentence on what is wrong with it names."""
     own = partial(_convert, version)
-    if layer.kind == "Sequential":
+    if layer.kind == "Sequential" and not layer.operation:
         part = sequential(layer.options, lambda one, shape: own(one, [shape], ("",), UNCALLED), *shapes)
-    elif layer.kind in GRAPHS:
+    elif layer.kind in GRAPHS and not layer.operation:
         part = functional(layer.options, own, version)
     else:
         config = LayerConfig(layer.kind, layer.name, layer.options, version, call.options, tuple(sources))
         try:
-            part = _of_kind(config, shapes)
+            part = operation(config, call, shapes) if layer.operation else _of_kind(config, shapes)
             config.check_read()
         except ValueError as error:
             if repr(layer.name) in str(error):

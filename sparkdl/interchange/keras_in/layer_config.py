@@ -87,9 +87,9 @@ class LayerConfig:
             raise self.wrong(name, value, " or ".join(map(repr, allowed)))
         return value
 
-    def last_axis(self, rank: int) -> None:
+    def last_axis(self, rank: int, default: int = -1) -> None:
         """ValueError unless `axis` is the last of rows of this rank."""
-        axis = self.get("axis", -1)
+        axis = self.get("axis", default)
         if axis not in (-1, rank, [-1], [rank]):
             raise self.wrong("axis", axis, "the last one, -1")
 
