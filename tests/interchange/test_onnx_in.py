@@ -382,7 +382,7 @@ def test_attention_of_all_steps_to_the_first_alone_is_not_that_to_earlier_ones(t
     [
         ("y = Add(x, t)", {"t": (2, 5, 4)}, "'y' .Add. has arrays of sizes that do not fit it"),
         ("y = Concat<axis=1>(t, x)", {"t": (2, 1, 4)}, "'y' .Concat. joins constants to rows"),
-        ("u = Unsqueeze(x, t) y = Relu(u)", {"t": np.float32([1.5])}, "'u' .Unsqueeze. has arrays of sizes that do not"),
+        ("u = Unsqueeze(x, t) y = Relu(u)", {"t": np.float32([1.5])}, "'u' .Unsqueeze. has arrays of sizes that"),
         (
             "l = ReduceL2<axes=[2], keepdims=1>(x) m = Clip(l, half) y = Div(x, m)",
             {"half": number(0.5)},
