@@ -149,14 +149,17 @@ def test_a_mask_that_is_more_than_one_is_refused(body: str, tmp_path: Path) -> N
         load_onnx(saved(tmp_path / "a.onnx", body))
 
 
-def test_other_inputs_that_are_called_masks_stay_inputs(tmp_path: Path) -> None:
-    """Numbers, and what is of other sizes than the rows."""
-    path = written(tmp_path / "a.onnx", "float[N, 4] x, float[N, 4] mask", "y = Mul(x, mask)")
+@pytest.mark.parametrize("kind", ["float", "int64"])
+def test_masks_of_numbers_are_inputs_as_others_are(kind: str, tmp_path: Path) -> None:
+    """Rows of four numbers have no steps."""
+    body = "f = Cast<to=1>(mask) m = Mul(x, f) y = Relu(m)"
+    path = written(tmp_path / "a.onnx", f"float[N, 4] x, {kind}[N, 4] mask", body)
     network, weights = load_onnx(path)
-    assert set(network.input_shapes) == {"x", "mask"}
-    x, mask = rows((3, 4)), rows((3, 4))[::-1].copy()
-    y = network.forward(weights, {"x": jnp.asarray(x), "mask": jnp.asarray(mask)})
-    np.testing.assert_allclose(y, x * mask, rtol=1e-6)
+    assert network.input_shapes == {"x": (4,), "mask": (4,)}
+    x, mask = rows((3, 4)), rows((3, 4), 2).astype(kind.replace("float", "float32"))
+    (expected,) = computed(path, x, mask)
+    y = network.forward(weights, {"x": jnp.asarray(x), "mask": jnp.asarray(mask, "float32")})
+    np.testing.assert_allclose(y, expected, rtol=1e-6)
 
 
 OPEN = {

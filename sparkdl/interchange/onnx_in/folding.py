@@ -110,7 +110,7 @@ def _range(operator: Operator, start: Array, stop: Array, step: Array) -> Array:
 
 def counts(numbers: Array, first: int = 0) -> bool:
     """Whether these are the numbers of steps of any length, from a first one on."""
-    return numbers.size == STEPS and np.array_equal(numbers.ravel(), np.arange(first, first + STEPS))
+    return numbers.size == STEPS and np.array_equal(numbers.ravel(), first + np.arange(STEPS))
 
 
 def _those_there(at: Array, size: int) -> Array:

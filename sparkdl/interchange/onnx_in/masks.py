@@ -32,9 +32,10 @@ NUMBER_BY_NUMBER = (
 
 def inputs_of_masks(inputs: Sequence[Input], ours: bool) -> set[str]:
     """The inputs that tell which steps of the rows count: integers or truths by row and step, named a mask."""
+    of_steps = [given for given in inputs if given.integers or len(given.sizes) > 2]
     found = set()
     for given in inputs:
-        beside = any(other.sizes[:2] == given.sizes for other in inputs if other is not given)
+        beside = any(other.sizes[:2] == given.sizes for other in of_steps if other is not given)
         if given.integers and len(given.sizes) == 2 and beside and "mask" in given.name.lower() and not ours:
             found.add(given.name)
     return found
@@ -86,8 +87,7 @@ def made_of_steps(build: Assembly, operator: Operator, given: list[Any]) -> Valu
 def _compared(build: Assembly, operator: Operator, one: Array, other: Array) -> Value | None:
     """Whether the steps that are asked, along the last axis, come later than those that ask, along the one before."""
     shapes = [(1, 1, *array.shape)[-2:] for array in (one, other)]
-    known = all(counts(array, int(array.flat[0])) for array in (one, other))
-    if sorted(shapes) != [(1, STEPS), (STEPS, 1)] or not known:
+    if sorted(shapes) != [(1, STEPS), (STEPS, 1)] or not all(counts(array, array.flat[0]) for array in (one, other)):
         return None
     asked, asking = np.arange(4) + one.flat[0], np.arange(4)[:, None] + other.flat[0]
     if shapes[0] == (STEPS, 1):
