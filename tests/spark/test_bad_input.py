@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from spark_cases import LAYERS, NETWORK, Remains, a_model, arrays
 from sparkdl import DeepClassifier, DeepEstimator, Network
 from sparkdl.layers import Dense
 from sparkdl.spark.driver import cluster
+from sparkdl.spark.driver.attempts import errors_before
 from sparkdl.spark.driver.remote import registered_slots
 from sparkdl.spark.driver.shortage import exhaustion_in, shortage_in
+from sparkdl.spark.tasks.task import failure_in
 
 # Bounds for machines that others keep busy; on quiet ones it is a tenth.
 DRIVER_SECONDS = 10.0
@@ -248,6 +251,28 @@ def test_spark_s_own_refusal_of_a_barrier_stage_becomes_a_sentence() -> None:
     text = "Barrier execution mode does not allow run a barrier stage that requires more slots than the total number"
     assert str(shortage_in(text, 3)).startswith("numWorkers is 3 but Spark found fewer slots")
     assert shortage_in("another", 3) is None
+
+
+def test_a_stage_that_spark_gave_up_is_asked_for_what_failed_before(spark: SparkSession, tmp_path: Path) -> None:
+    """Its error has the last failure alone, which may be a consequence of those before."""
+
+    def failing(batches: Iterator[Any]) -> Iterator[Any]:
+        number = len(list(tmp_path.iterdir()))
+        (tmp_path / str(number)).touch()
+        told = "the last" if number == 3 else f"[sparkdl] failure {number} [end]"
+        raise OSError(told)  # the line is in the error, too
+        yield from batches
+
+    rows = spark.range(1).repartition(1).mapInArrow(failing, "id long", barrier=True)
+    with pytest.raises(Exception, match="maximum allowable number of times: 4") as raised:
+        rows.repartition(1).collect()
+    text = str(raised.value)
+    assert "the last" in text
+    assert failure_in(text) is None
+    found = errors_before(spark, text)
+    assert [failure_in(error) for error in found] == [None, "failure 2", "failure 1", "failure 0"]
+    assert all(re.match(r"\(\S+ executor driver\): ", error) for error in found)
+    assert errors_before(spark, "another") == []
 
 
 def test_spark_s_giving_up_a_stage_becomes_a_sentence() -> None:

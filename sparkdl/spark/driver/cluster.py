@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparkdl.layers.base import Weights
 from sparkdl.spark.driver import progress
+from sparkdl.spark.driver.attempts import errors_before
 from sparkdl.spark.driver.interpreter import check_interpreter, complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
 from sparkdl.spark.driver.placement import place_rows
@@ -184,8 +185,10 @@ def fit(
         except Exception as error:
             text = str(error)
             too_few = partial(shortage_in, workers=workers)
-            complaints = failure_in, too_few, complaint_in, excess_in, full_disk_in, exhaustion_in
-            message = shortage() or next(filter(None, (complaint(text) for complaint in complaints)), None)
+            complaints = failure_in, too_few, complaint_in, excess_in, full_disk_in
+            texts = text, *errors_before(session, text)
+            told = next(filter(None, (complaint(each) for each in texts for complaint in complaints)), None)
+            message = shortage() or told or exhaustion_in(text)
             if message is None:
                 raise
             raise RuntimeError(message) from None
