@@ -273,6 +273,7 @@ def test_a_stage_that_spark_gave_up_is_asked_for_what_failed_before(spark: Spark
     assert [failure_in(error) for error in found] == [None, "failure 2", "failure 1", "failure 0"]
     assert all(re.match(r"\(\S+ executor driver\): ", error) for error in found)
     assert errors_before(spark, "another") == []
+    assert errors_before(spark, "Stage 987654 (f) has failed the maximum allowable number of times: 4") == []
 
 
 def test_spark_s_giving_up_a_stage_becomes_a_sentence() -> None:

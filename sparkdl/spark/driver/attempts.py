@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparkdl.spark.driver.remote import over_connect
@@ -32,5 +31,5 @@ def errors_before(session: SparkSession, text: str) -> list[str]:
             for task in tasks
             if task.errorMessage().isDefined()
         ]
-    except Py4JError:  # of another Spark, whose own code differs
+    except Exception:  # whatever py4j raises where another Spark's own code differs; the last error is told then
         return []
