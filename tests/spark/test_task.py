@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from sparkdl.spark.tasks import task
 from sparkdl.spark.tasks.device import prepare_device
 from sparkdl.spark.tasks.environment import worker_environment
+from sparkdl.spark.tasks.meeting import Meeting
 from sparkdl.training.group.addresses import ANY_PORT, listen
 
 HOSTS = ["a", "b", "a", "a"]
@@ -36,10 +37,9 @@ class Context:
         return {} if self._gpus is None else {"gpu": SimpleNamespace(addresses=self._gpus)}
 
     def getTaskInfos(self) -> list[Any]:
-        return [None, *self._peers]
+        return [SimpleNamespace(address=f"{number}:1") for number in range(1 + len(self._peers))]
 
     def allGather(self, message: str) -> list[str]:
-        assert self._peers, "a worker alone waits for nobody"
         return [message, *(json.dumps(json.loads(message) | peer) for peer in self._peers)]
 
 
@@ -122,6 +122,10 @@ def test_a_worker_keeps_large_pages_of_memory_and_compiled_programs_with_spark(
     assert "JAX_COMPILATION_CACHE_DIR" not in environment  # the worker inherits the user's
 
 
+def meeting(**context: Any) -> Meeting:
+    return Meeting(Context(**context), "fit")  # type: ignore[arg-type]
+
+
 OWN: dict[str, Any] = {"rows": (5, 1), "weighing": (5, 1), "wrong": [], "port": 1, "alarm": {}}
 
 
@@ -135,18 +139,13 @@ OWN: dict[str, Any] = {"rows": (5, 1), "weighing": (5, 1), "wrong": [], "port": 
 )
 def test_every_worker_says_the_same_of_what_does_not_fit(peer: dict[str, Any], sentence: str) -> None:
     with pytest.raises(task._Refused, match=sentence) as refused:
-        task._meet(Context(peers=[peer]), OWN, "cpu")  # type: ignore[arg-type]
+        task._meet(meeting(peers=[peer]), OWN, "cpu")
     assert refused.value.type == "ValueError"  # of what the user is to see
 
 
 def test_workers_meet_when_one_of_them_has_no_rows() -> None:
-    peers = task._meet(Context(peers=[{"rows": (0, 0), "weighing": (0, 0)}]), OWN, "cpu")  # type: ignore[arg-type]
+    peers = task._meet(meeting(peers=[{"rows": (0, 0), "weighing": (0, 0)}]), OWN, "cpu")
     assert [peer["rows"] for peer in peers] == [[5, 1], [0, 0]]
-
-
-def test_a_worker_alone_meets_itself_without_spark_s_barrier() -> None:
-    (peer,) = task._meet(Context(), OWN, "cpu")  # type: ignore[arg-type]
-    assert peer["rows"] == [5, 1]
 
 
 def test_a_failure_is_found_in_sparks_own_words() -> None:

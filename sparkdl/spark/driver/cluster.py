@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -165,6 +166,7 @@ def fit(
     with taken(session, workers, slots), shown_to as receiver, ended_by_shortage(session, workers) as shortage:
         task = TaskPlan(
             trainings=[plan.to_json() for plan in plans],
+            fit=secrets.token_hex(8),
             workers=workers,
             intake=prepared.intake,
             device=device,

@@ -30,6 +30,7 @@ from sparkdl.spark.tasks.connection import Connection
 from sparkdl.spark.tasks.environment import worker_environment
 from sparkdl.spark.tasks.intake import read_rows
 from sparkdl.spark.tasks.local_disk import check_free, local_directory
+from sparkdl.spark.tasks.meeting import Meeting
 from sparkdl.spark.tasks.task_plan import TaskPlan
 from sparkdl.training.data.batches import check_weights, even_shares
 from sparkdl.training.group.addresses import own_address, reserve_port, split_host
@@ -72,9 +73,11 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
     worker = f"Worker {rank} on {hosts[rank]}"
     recorder = Recorder(any(training.get("statistics") for training in plan.trainings))
     environment = worker_environment(context, plan.device, hosts)
+    meeting = Meeting(context, plan.fit)  # before anything that takes time, as the others look for it
     directory = _new_directory(worker)
     try:
         with (
+            meeting,
             Child(directory / "log.txt", environment) as child,
             _removed(directory),  # as long as the child lives, who does it if this process is killed
             Sender(plan.progress if rank == 0 or plan.worker_logs else None) as sender,
@@ -89,7 +92,7 @@ def run_task(batches: Iterator[pa.RecordBatch], plan: TaskPlan) -> Iterator[pa.R
                 read = time.time()
                 own = {"rows": rows, "weighing": weighing, "wrong": wrong, "skipped": skipped, "longest": dict(longest)}
                 own |= place | {"alarm": alarm.address}
-                peers = _meet(context, own, environment["JAX_PLATFORMS"])
+                peers = _meet(meeting, own, environment["JAX_PLATFORMS"])
                 alarm.watch(rank, plan.workers, peers[0]["alarm"], child.give_up)
                 done = _train(child, plan, directory, rank, peers, sender)
                 weights = (directory / WEIGHTS).open("rb") if rank == 0 else io.BytesIO()
@@ -184,12 +187,11 @@ def _record_start(recorder: Recorder, read: float, done: dict[str, Any]) -> None
     recorder.add("meet", ready, max(0.0, done["joined"] - ready))
 
 
-def _meet(context: BarrierTaskContext, own: dict[str, Any], platform: str) -> list[dict[str, Any]]:
+def _meet(meeting: Meeting, own: dict[str, Any], platform: str) -> list[dict[str, Any]]:
     """Tell every worker about this one; what each of them told. _Refused, in all alike, if they cannot train."""
     versions = {module.__name__: module.__version__ for module in (sparkdl, jax, jaxlib, optax)}
     message = json.dumps(own | {"platform": platform, "versions": versions})
-    alone = len(context.getTaskInfos()) == 1  # who would wait a second, after which Spark looks whether all have met
-    peers = [json.loads(text) for text in ([message] if alone else context.allGather(message))]
+    peers = [json.loads(text) for text in meeting.gather(message)]
     for peer in peers:
         if peer["wrong"]:
             raise _Refused(*peer["wrong"])

@@ -18,6 +18,8 @@ class TaskPlan:
     ----------
     trainings : list of dict
         A `Training` as JSON for every run on these rows.
+    fit : str
+        What no other fit is called.
     workers : int
         Tasks of the stage.
     intake : Intake
@@ -39,6 +41,7 @@ class TaskPlan:
     """
 
     trainings: list[dict[str, Any]]
+    fit: str
     workers: int
     intake: Intake
     device: str
