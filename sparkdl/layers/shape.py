@@ -191,6 +191,8 @@ class Subset(Layer):
         The first, and the one after the last, from 0.
     """
 
+    each_step = True
+
     start: int
     stop: int
 

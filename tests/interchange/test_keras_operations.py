@@ -115,7 +115,6 @@ def test_operations_are_not_counted_among_the_groups_of_layers() -> None:
 PLAIN = r"which has no counterpart here; put layers of Keras in its place that have one, and save the model again"
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (operation("Exp", "o", I), f"Layer 'o' is the operation Exp, {PLAIN}"),
-    (operation("Cast", "o", I, module="keras.src.ops.core", dtype="int32"), f"the operation Cast, {PLAIN}"),
     (operation("Dense", "o", I), f"the operation Dense, {PLAIN}"),
     (operation("Functional", "o", I, layers=[]), f"the operation Functional, {PLAIN}"),
     (operation("Sequential", "o", I, layers=[]), f"the operation Sequential, {PLAIN}"),

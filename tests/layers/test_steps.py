@@ -29,6 +29,7 @@ from sparkdl.layers import (
     Relu,
     RepeatStep,
     Residual,
+    Subset,
     Tanh,
     TimeMax,
     TimeMean,
@@ -36,7 +37,7 @@ from sparkdl.layers import (
 from sparkdl.weights import updated
 
 LENGTHS = (4, 0, 2)
-BY_STEP = [Dense(4), LayerNorm(), Tanh(), Residual([Dense(4), Relu()])]
+BY_STEP = [Dense(5), LayerNorm(), Subset(1, 5), Tanh(), Residual([Dense(4), Relu()])]
 FILM = Network([EachStep([Conv(2, (2, 2)), GlobalAvgPool()]), TimeMax()], input_shape=(None, 3, 3, 1))
 POOLS = [LastStep(), TimeMean(), TimeMax()]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sparkdl.interchange.keras_in import keras_activations
+from sparkdl.interchange.keras_in import keras_activations, keras_axes
 from sparkdl.interchange.keras_in.calls import Call, Tensor
+from sparkdl.interchange.keras_in.keras_axes import Reading
 from sparkdl.interchange.keras_in.layer_config import SHOWN, LayerConfig
 from sparkdl.interchange.keras_in.part import Part
 from sparkdl.layers import (
@@ -30,8 +31,6 @@ from sparkdl.layers import (
 from sparkdl.layers.base import Shape
 from sparkdl.specs import is_number
 
-# Of one, what it is called with by place and shapes of rows; None of what it has no counterpart with.
-Reading = Callable[[LayerConfig, Sequence[Any], Sequence[Shape]], Part | None]
 LARGEST = 3.4e38  # about that of float32
 
 
@@ -218,6 +217,7 @@ def _plus(number: float) -> tuple[Layer, ...]:
 
 
 OPERATIONS: dict[str, Reading] = {
+    **keras_axes.OPERATIONS,
     "Add": add,
     "Celu": _of_one(celu),
     "Concatenate": concatenate,
