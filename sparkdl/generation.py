@@ -31,6 +31,7 @@ class Drawing(NamedTuple):
     steps: int
     temperature: float = 1.0
     top_k: int | None = None
+    top_p: float | None = None
     seed: int = 0
     stop: int | None = None
 
@@ -42,6 +43,9 @@ class Drawing(NamedTuple):
             raise ValueError(f"temperature of generate must be a number of at least 0, received {at!r}.")
         if self.top_k is not None:
             _check("top_k", self.top_k, 1, count)
+        share = self.top_p
+        if share is not None and (not isinstance(share, Real) or isinstance(share, bool) or not 0 < share <= 1):
+            raise ValueError(f"top_p of generate must be a number above 0 and up to 1, received {share!r}.")
         _check("seed", self.seed, 0)
         if self.stop is not None:
             _check("stop", self.stop, 0, count - 1)
@@ -76,6 +80,7 @@ class Generating(Stepped):
         *,
         temperature: float = 1.0,
         top_k: int | None = None,
+        top_p: float | None = None,
         seed: int = 0,
         stop: int | None = None,
     ) -> np.ndarray[Any, Any] | Ragged:
@@ -93,6 +98,9 @@ class Generating(Stepped):
             likelier. 0 takes the likeliest each time.
         top_k : int, optional
             Draw from so many of the likeliest only.
+        top_p : float, optional
+            Draw from the fewest of the likeliest only that have this share of the probability together, after `top_k`
+            and `temperature` (nucleus sampling, Holtzman et al. 2020).
         seed : int, default 0
             A row goes on alike with the same seed, whatever rows are beside it; equal rows go on alike.
         stop : int, optional
@@ -128,7 +136,7 @@ class Generating(Stepped):
         >>> network.generate(weights, [2, 3], steps=6, temperature=0).tolist()
         [0, 1, 2, 3, 0, 1]
         """
-        drawing, (count, limit) = Drawing(steps, temperature, top_k, seed, stop), self.choices()
+        drawing, (count, limit) = Drawing(steps, temperature, top_k, top_p, seed, stop), self.choices()
         drawing.check(count)
         prompts, key = _prompts(first, limit), jax.random.key(seed)
         given, room = np.max(prompts.lengths), self.room(steps)
@@ -139,7 +147,8 @@ class Generating(Stepped):
                 "steps."
             )
         end = np.asarray(-1 if stop is None else stop, INTEGERS)
-        ids = np.asarray(_drawn(self, steps, top_k, temperature == 0, weights, prompts, key, float(temperature), end))
+        how = (float(temperature), None if top_p is None else float(top_p), end)
+        ids = np.asarray(_drawn(self, steps, top_k, temperature == 0, weights, prompts, key, *how))
         lengths = _lengths(ids, stop)
         if not isinstance(first, Ragged):
             return ids[0, : lengths[0]]
@@ -234,6 +243,7 @@ def _drawn(
     prompts: Ragged,
     key: Array,
     temperature: Array,
+    top_p: Array | None,
     stop: Array,
 ) -> Array:
     """So many integers for each of the prompts, (rows, steps); zeros once all rows have come to `stop`."""
@@ -242,13 +252,18 @@ def _drawn(
     def draw(logits: Array, chance: Array) -> Array:
         if greedy:
             return logits.argmax(axis=-1).astype(INTEGERS)
-        best, ids = lax.top_k(wide(logits), top_k) if top_k else (wide(logits), None)
+        sorted_ones = top_k or (None if top_p is None else logits.shape[-1])
+        best, ids = lax.top_k(wide(logits), sorted_ones) if sorted_ones else (wide(logits), None)
         beside_best = best - best.max(axis=-1, keepdims=True)  # which a temperature near 0 leaves at 0
         least = jnp.finfo(best.dtype).tiny
         sums = jnp.cumsum(jax.nn.softmax(beside_best / jnp.maximum(temperature, least), axis=-1), axis=-1)
+        last = jnp.full(len(sums), sums.shape[-1] - 1, INTEGERS)
+        if top_p is not None:
+            last = (sums < top_p.astype(sums.dtype) * sums[:, -1:]).sum(axis=-1, dtype=INTEGERS)
+        whole = jnp.take_along_axis(sums, last[:, None], axis=1)
         # One number for a row, not one for every integer; what has no share is at the end of none.
-        below = sums <= (chance.astype(sums.dtype) * sums[:, -1])[:, None]
-        place = jnp.minimum(below.sum(axis=-1, dtype=INTEGERS), sums.shape[-1] - 1)
+        below = sums <= chance.astype(sums.dtype)[:, None] * whole
+        place = jnp.minimum(below.sum(axis=-1, dtype=INTEGERS), last)
         return place if ids is None else jnp.take_along_axis(ids, place[:, None], axis=1)[:, 0].astype(INTEGERS)
 
     def go_on(now: Going) -> Going:

@@ -153,8 +153,8 @@ def attending(length: int) -> Network:
 
 @pytest.mark.parametrize(
     "options",
-    [{"temperature": 0}, {"seed": 3}, {"seed": 4, "top_k": 3, "temperature": 2.0}],
-    ids=["likeliest", "drawn", "of three"],
+    [{"temperature": 0}, {"seed": 3}, {"seed": 4, "top_k": 3, "temperature": 2.0}, {"seed": 5, "top_p": 0.7}],
+    ids=["likeliest", "drawn", "of three", "of a share"],
 )
 def test_with_keys_and_values_kept_it_draws_what_it_draws_of_whole_rows(options: Any, float64: None) -> None:
     network = attending(9)
@@ -214,8 +214,18 @@ def test_a_row_goes_on_alike_whatever_rows_are_beside_it(kind: str, float64: Non
 
 @pytest.mark.parametrize(
     ("options", "among"),
-    [({}, range(COUNT)), ({"temperature": 0.5}, range(COUNT)), ({"top_k": 2, "temperature": 2.0}, [1, 4])],
-    ids=["", "colder", "of two"],
+    [
+        ({}, range(COUNT)),
+        ({"temperature": 0.5}, range(COUNT)),
+        ({"top_k": 2, "temperature": 2.0}, [1, 4]),
+        ({"top_p": 0.7}, [1, 4]),  # whose shares are 0.45 and 0.27
+        ({"top_p": 0.8}, [1, 4, 0]),  # the third has 0.14
+        ({"top_p": 0.8, "temperature": 0.5}, [1, 4]),  # 0.66 and 0.24
+        ({"top_p": 0.9, "top_k": 3}, [1, 4, 0]),  # of whom two have 0.84
+        ({"top_p": 0.4}, [1]),
+        ({"top_p": 1}, range(COUNT)),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_it_draws_as_often_as_the_softmax_says(options: Any, among: Any, float64: None) -> None:
     logits, count = np.array([0.3, 1.5, -1.0, 0.0, 1.0]), 4000
@@ -314,6 +324,12 @@ WIDE = Network([Embedding(COUNT, 2), Dense(COUNT + 1)], input_shape=(None,))
         (lambda: FREE.generate({}, [1], 0), "steps of generate must be an integer of at least 1, received 0"),
         (lambda: FREE.generate({}, [1], 2, temperature=-1), "temperature of generate must be a number of at least 0"),
         (lambda: FREE.generate({}, [1], 2, top_k=6), "top_k of generate must be an integer from 1 to 5, received 6"),
+        (
+            lambda: FREE.generate({}, [1], 2, top_p=0),
+            "top_p of generate must be a number above 0 and up to 1, received 0",
+        ),
+        (lambda: FREE.generate({}, [1], 2, top_p=1.5), "top_p of generate must be a number above 0 and up to 1"),
+        (lambda: FREE.generate({}, [1], 2, top_p=True), "top_p of generate must be a number above 0 and up to 1"),
         (lambda: FREE.generate({}, [1], 2, stop=5), "stop of generate must be an integer from 0 to 4, received 5"),
         (
             lambda: FREE.generate({}, [1], 2, seed=0.5),

@@ -25,7 +25,7 @@ def continued(model: RowScoring, dataset: DataFrame, name: str, drawing: Drawing
         drawing.check(model.getNetwork().choices()[0])
         model.getNetwork().room(drawing.steps)
     except ValueError as error:
-        raise ValueError(str(error).replace("top_k", "topK", 1)) from None
+        raise ValueError(str(error).replace("top_k", "topK", 1).replace("top_p", "topP", 1)) from None
     inputs = columns.features(dataset, model)
     scoring = model._scoring(inputs.layouts, {})
     weights = model._sent(dataset.sparkSession, dataset.isStreaming)

@@ -150,6 +150,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
         *,
         temperature: float = 1.0,
         topK: int | None = None,
+        topP: float | None = None,
         seed: int = 0,
         stop: int | None = None,
     ) -> DataFrame:
@@ -167,6 +168,8 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
             What the network's outputs are divided by before softmax makes probabilities of them; 0 takes the likeliest.
         topK : int, optional
             Draw from so many of the likeliest only.
+        topP : float, optional
+            Draw from the fewest of the likeliest only that have this share of the probability together.
         seed : int, default 0
             With the same one a row goes on alike, however the rows are partitioned; equal rows go on alike.
         stop : int, optional
@@ -186,7 +189,7 @@ class DeepModel(RowScoring, PredictionModel, DeepParams, Saved):
             The network does not choose integers (see `generate` of networks), an argument is not what is expected, the
             features column is missing or of another type, or `outputCol` is "" or exists already.
         """
-        return continued(self, dataset, outputCol, Drawing(steps, temperature, topK, seed, stop))
+        return continued(self, dataset, outputCol, Drawing(steps, temperature, topK, topP, seed, stop))
 
     def save_onnx(self, path: str, opset: int = 17) -> None:
         """Write the network and its weights to a file of ONNX on this machine; needs onnx, as of sparkdl-jax[onnx].

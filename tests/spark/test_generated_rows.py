@@ -38,11 +38,11 @@ def test_rows_go_on_as_the_network_does_however_they_are_partitioned(
     spark: SparkSession, network: Network, partitions: int
 ) -> None:
     trained = model(network)
-    made = trained.generate(frame(spark, PROMPTS, partitions), 5, topK=4, **DRAWN)
+    made = trained.generate(frame(spark, PROMPTS, partitions), 5, topK=4, topP=0.9, **DRAWN)
     assert made.columns == ["id", "prompt", "generated"]
     assert made.schema["generated"].dataType.simpleString() == "array<int>"
     values, lengths = RaggedRows.of(PROMPTS).padded()
-    drawn: Any = network.generate(trained.weights, Ragged(values, lengths), 5, top_k=4, **DRAWN)
+    drawn: Any = network.generate(trained.weights, Ragged(values, lengths), 5, top_k=4, top_p=0.9, **DRAWN)
     expected = [row[:count].tolist() for row, count in zip(drawn.values, drawn.lengths, strict=True)]
     assert found(made) == dict(enumerate(expected))
     assert len({len(row) for row in expected}) > 1
@@ -79,6 +79,8 @@ def test_what_cannot_go_on_is_refused_before_a_job(spark: SparkSession) -> None:
     rows = frame(spark, PROMPTS)
     with pytest.raises(ValueError, match="topK of generate must be an integer from 1 to 6, received 7"):
         model().generate(rows, 3, topK=7)
+    with pytest.raises(ValueError, match="topP of generate must be a number above 0 and up to 1, received -1"):
+        model().generate(rows, 3, topP=-1)
     with pytest.raises(ValueError, match="prompt"):
         model().generate(rows, 3, outputCol="prompt")
     with pytest.raises(ValueError, match="generate expects a network of one output that reads rows of any number"):
