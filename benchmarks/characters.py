@@ -13,7 +13,8 @@ back-propagation is truncated at 64 steps, with an update after each, and the st
 
 Figures: `characters_loss` and `characters_loss_torch`, nats a character of the text held out after `--learn` updates,
 `characters_loss_over_torch` their ratio, `characters_training_loss` and `..._torch` the means while training;
-`char_model_<name>_ms`, the median of an update's milliseconds, and `char_model_fit_2_over_torchdistributor`.
+`char_model_<name>_ms`, the median of an update's milliseconds, `char_model_fit_2_over_torchdistributor`, and
+`char_model_whole_fit_2_over_torchdistributor`, of everything from the rows to the weights.
 """
 
 from __future__ import annotations
@@ -105,12 +106,13 @@ def race(text: Text, options: argparse.Namespace) -> dict[str, float]:
             turns = take_turns(processes, options.rounds, options.steps)
     times = {name: milliseconds(own) for name, own in turns.items()}
     medians = {name: statistics.median(values) for name, values in times.items()}
+    walls = {name: statistics.median(turn["wall"] for turn in own) for name, own in turns.items()}
     print(f"{'':<28}{'ms an update':>13}{'min':>9}{'wall s':>9}{'loss':>9}")
     for name, values in times.items():
-        wall = statistics.median(turn["wall"] for turn in turns[name])
-        print(f"{name:<28}{medians[name]:>13.1f}{min(values):>9.1f}{wall:>9.1f}{turns[name][-1]['loss']:>9.4f}")
+        print(f"{name:<28}{medians[name]:>13.1f}{min(values):>9.1f}{walls[name]:>9.1f}{turns[name][-1]['loss']:>9.4f}")
     figures = {f"char_model_{name}_ms": value for name, value in medians.items()}
-    return figures | {f"char_model_{name}": value for name, value in over_peers(medians, RATIOS).items()}
+    figures |= {f"char_model_{name}": value for name, value in over_peers(medians, RATIOS).items()}
+    return figures | {f"char_model_whole_{name}": value for name, value in over_peers(walls, RATIOS).items()}
 
 
 def main() -> None:
