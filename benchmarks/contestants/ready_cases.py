@@ -45,6 +45,8 @@ READY = (
     Ready("cifar10_tutorial()", models.cifar10_tutorial, 1_068_298, {}),
     Ready("alexnet()", models.alexnet, 61_100_840, {}),
     Ready("vgg16()", models.vgg16, 138_357_544, {}),
+    Ready("vgg19()", models.vgg19, 143_667_240, {}),
+    Ready("squeezenet()", models.squeezenet, 1_235_496, {}),
     Ready("resnet18()", models.resnet18, 11_689_512, {}),
     Ready("resnet34()", models.resnet34, 21_797_672, {}),
     Ready("resnet50()", models.resnet50, 25_557_032, {}),

@@ -13,6 +13,7 @@ from torch import nn
 from sparkdl.layers import (
     AvgPool,
     BatchNorm,
+    Concatenate,
     Conv,
     Dense,
     DepthwiseConv,
@@ -22,6 +23,7 @@ from sparkdl.layers import (
     Layer,
     LocalResponseNorm,
     MaxPool,
+    Parallel,
     Relu,
     Relu6,
     Residual,
@@ -44,6 +46,14 @@ class Sum(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(batch, channels, height, width)."""
         return self.body(x) + self.shortcut(x)
+
+
+class Beside(nn.ModuleList):
+    """What modules that all read x put out, their channels one after another."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(batch, channels of all, height, width)."""
+        return torch.cat([branch(x) for branch in self], 1)
 
 
 class ChannelsLast(nn.Module):
@@ -73,6 +83,9 @@ def module(layer: Layer, weights: Weights, input_shape: Shape) -> nn.Module:
             for name in ("body", "shortcut")
         )
         return Sum(body, shortcut)
+    if isinstance(layer, Parallel) and isinstance(layer.merge, Concatenate):
+        branches = zip(layer.children, layer.branches, strict=False)
+        return Beside(module(branch, weights.get(child.name, {}), input_shape) for child, branch in branches)
     if isinstance(layer, Relu):
         return nn.ReLU()
     if isinstance(layer, Tanh):

@@ -16,6 +16,7 @@ from sparkdl.weights import named_arrays
 
 COUNTERS = r".*\.num_batches_tracked"  # of batch normalization, by which nothing is computed
 MOBILE_BLOCKS = 17  # of MobileNetV2
+FIRES = (3, 4, 6, 7, 9, 10, 11, 12)  # places of SqueezeNet's blocks, pools being between them
 TORCHVISION_VIT = {
     "qkv": "self_attention.in_proj_", "output": "self_attention.out_proj", "inner": "mlp.0", "outer": "mlp.3",
     "attention_norm": "ln_1", "feed_forward_norm": "ln_2",
@@ -27,8 +28,8 @@ TIMM_VIT = {
 
 
 def torchvision(network: BaseNetwork) -> Table | None:
-    """torchvision's, of AlexNet, VGG, ResNets, MobileNetV2 and vision transformers; None of others."""
-    for table in (residual, mobile, plain):
+    """torchvision's, of AlexNet, VGG, ResNets, MobileNetV2, SqueezeNet and vision transformers; None of others."""
+    for table in (residual, mobile, squeeze, plain):
         if found := table(network):
             return found
     return vision(
@@ -97,6 +98,17 @@ def _mobile_names() -> Iterator[str]:
         )  # the first is as wide
         yield from (f"features.{number}.conv.{part}" for part in parts)
     yield from (f"features.{MOBILE_BLOCKS + 1}.0", f"features.{MOBILE_BLOCKS + 1}.1", "classifier.1")
+
+
+def squeeze(network: BaseNetwork) -> Table | None:
+    """Of `models.squeezenet`, whose blocks have torchvision's names within."""
+    leaves = weighted(network)
+    paths = [leaf.path for leaf in leaves]
+    if len(paths) != 2 + 3 * len(FIRES) or paths[:2] != ["conv1", "fire2/squeeze"] or paths[-1] != "conv10":
+        return None
+    parts = ("squeeze", "expand1x1", "expand3x3")
+    names = ["features.0", *(f"features.{place}.{part}" for place in FIRES for part in parts), "classifier.1"]
+    return Table([link for leaf, name in zip(leaves, names, strict=True) for link in links(leaf, name)], paths[-1])
 
 
 def plain(network: BaseNetwork) -> Table | None:

@@ -18,6 +18,7 @@ from sparkdl.models.plain import alexnet as alexnet
 from sparkdl.models.plain import cifar10_tutorial as cifar10_tutorial
 from sparkdl.models.plain import lenet as lenet
 from sparkdl.models.plain import vgg16 as vgg16
+from sparkdl.models.plain import vgg19 as vgg19
 from sparkdl.models.residual import resnet as resnet
 from sparkdl.models.residual import resnet18 as resnet18
 from sparkdl.models.residual import resnet34 as resnet34
@@ -28,6 +29,7 @@ from sparkdl.models.segmentation import unet as unet
 from sparkdl.models.sequences import lstm_classifier as lstm_classifier
 from sparkdl.models.sequences import tcn as tcn
 from sparkdl.models.sequences import text_cnn as text_cnn
+from sparkdl.models.squeeze import squeezenet as squeezenet
 from sparkdl.models.text import bert as bert
 from sparkdl.models.text import distilbert as distilbert
 from sparkdl.models.text import gpt2 as gpt2

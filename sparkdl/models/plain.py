@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sparkdl.initializers import TruncatedNormal
 from sparkdl.layers import (
     AvgPool,
@@ -70,9 +72,20 @@ def alexnet(input_shape: Shape = (224, 224, 3), classes: int = 1000, dropout: fl
 @pretrainable
 def vgg16(input_shape: Shape = (224, 224, 3), classes: int = 1000, dropout: float = 0.5) -> Network:
     """VGG-16: 138,357,544 weights for 1000 classes (Simonyan and Zisserman 2015, configuration D)."""
+    return _vgg((2, 2, 3, 3, 3), input_shape, classes, dropout)
+
+
+@pretrainable
+def vgg19(input_shape: Shape = (224, 224, 3), classes: int = 1000, dropout: float = 0.5) -> Network:
+    """VGG-19: 143,667,240 weights for 1000 classes (Simonyan and Zisserman 2015, configuration E)."""
+    return _vgg((2, 2, 4, 4, 4), input_shape, classes, dropout)
+
+
+def _vgg(convolutions: Sequence[int], input_shape: Shape, classes: int, dropout: float) -> Network:
+    """Of so many convolutions before each pool."""
     layers: list[Layer] = []
-    for filters, convolutions in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
-        for _ in range(convolutions):
+    for filters, count in zip((64, 128, 256, 512, 512), convolutions, strict=True):
+        for _ in range(count):
             layers += [_conv(filters, 3, 1), Relu()]
         layers.append(MaxPool(2))
     layers.append(Flatten())

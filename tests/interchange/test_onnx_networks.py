@@ -35,6 +35,8 @@ READY: dict[str, BaseNetwork] = {
     "cifar10_tutorial": narrow(models.cifar10_tutorial()),
     "alexnet": narrow(models.alexnet((64, 64, 3), 3)),
     "vgg16": narrow(models.vgg16((32, 32, 3), 3)),
+    "vgg19": narrow(models.vgg19((32, 32, 3), 3)),
+    "squeezenet": models.squeezenet((64, 50, 3), 3),
     "resnet": models.resnet((32, 32, 3), 5, (1, 2), 8),
     "resnet of bottlenecks": models.resnet((64, 64, 3), 5, (1, 2), 8, bottleneck=True, small=False),
     "mobilenet_v2": models.mobilenet_v2((32, 32, 3), 5, width=0.25),

@@ -30,6 +30,7 @@ BERT = {"vocabulary": 50, "size": 8, "blocks": 2, "heads": 2, "length": 9, "sepa
 READY: dict[str, tuple[str, Network | Graph]] = {
     "resnet, torchvision": ("torchvision", BOTTLENECKS),
     "mobilenet_v2, torchvision": ("torchvision", models.mobilenet_v2((32, 32, 3), 5, width=0.25)),
+    "squeezenet, torchvision": ("torchvision", models.squeezenet((32, 32, 3), 5)),
     "vit, torchvision": ("torchvision", VIT),
     "resnet, timm": ("timm", BASIC),
     "vit, timm": ("timm", VIT),
@@ -92,6 +93,12 @@ TOLD = {
         "layer2.0.downsample.1.running_mean": (64,),
         "layer2.1.bn2.bias": (16,),
         "fc.weight": (5, 64),
+    },
+    "squeezenet, torchvision": {
+        "features.0.weight": (64, 3, 3, 3),
+        "features.3.squeeze.bias": (16,),
+        "features.12.expand3x3.weight": (256, 64, 3, 3),
+        "classifier.1.weight": (5, 512, 1, 1),
     },
     "mobilenet_v2, torchvision": {
         "features.0.0.weight": (8, 3, 3, 3),
@@ -563,6 +570,38 @@ def test_mobile_networks_are_those_of_torchvision(tmp_path: Path, float64: None)
     network = READY["mobilenet_v2, torchvision"][1]
     assert isinstance(network, Network)
     equal_to(Mobile(), network, tmp_path / "a", x, given)
+
+
+@pytest.mark.parametrize("size", [(62, 48), (35, 67)])
+def test_squeezenet_is_that_of_torchvision(size: tuple[int, int], tmp_path: Path, float64: None) -> None:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    class Fire(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, inputs: int, squeezed: int, expanded: int) -> None:
+            super().__init__()
+            self.squeeze = nn.Conv2d(inputs, squeezed, 1)
+            self.expand1x1 = nn.Conv2d(squeezed, expanded, 1)
+            self.expand3x3 = nn.Conv2d(squeezed, expanded, 3, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            x = torch.relu(self.squeeze(x))
+            return torch.cat([torch.relu(self.expand1x1(x)), torch.relu(self.expand3x3(x))], 1)
+
+    def pool() -> Any:
+        return nn.MaxPool2d(3, 2, ceil_mode=True)
+
+    features = nn.Sequential(
+        nn.Conv2d(3, 64, 3, 2), nn.ReLU(), pool(), Fire(64, 16, 64), Fire(128, 16, 64), pool(), Fire(128, 32, 128),
+        Fire(256, 32, 128), pool(), Fire(256, 48, 192), Fire(384, 48, 192), Fire(384, 64, 256), Fire(512, 64, 256),
+    )  # fmt: skip
+    classifier = nn.Sequential(nn.Dropout(0.5), nn.Conv2d(512, 5, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    module = nn.Sequential()
+    module.add_module("features", features)
+    module.add_module("classifier", classifier)
+    module.add_module("flatten", nn.Flatten())
+    x, given = images(*size)
+    equal_to(module, models.squeezenet((*size, 3), 5), tmp_path / "a", x, given)
 
 
 def test_plain_networks_are_those_of_torchvision(tmp_path: Path, float64: None) -> None:
