@@ -39,6 +39,25 @@ def clip_layer_norms(limit: float, axis: str | None) -> optax.GradientTransforma
     )
 
 
+def clip_array_norms(limit: float, axis: str | None) -> optax.GradientTransformation:
+    """Bound that of each array. See `clip_norm`."""
+    return optax.stateless(
+        lambda gradients, weights: jax.tree.map(
+            lambda array, square: _shortened(array, square, limit), gradients, _squares(gradients, axis)
+        )
+    )
+
+
+def normalize_layers(axis: str | None) -> optax.GradientTransformation:
+    """Divide each innermost dict of arrays by its norm, unless that is 0. See `clip_norm`."""
+    return optax.stateless(lambda gradients, weights: _of_layers(_normalized, gradients, _squares(gradients, axis)))
+
+
+def normalize_arrays(axis: str | None) -> optax.GradientTransformation:
+    """Divide each array by its norm, unless that is 0. See `clip_norm`."""
+    return optax.stateless(lambda gradients, weights: jax.tree.map(_normalized, gradients, _squares(gradients, axis)))
+
+
 def scale_by_trust_ratio(axis: str | None) -> optax.GradientTransformation:
     """Scale each array's step to the norm of its weights; a norm of 0 scales nothing. See `clip_norm`."""
     if axis is None:
@@ -54,11 +73,11 @@ def scale_by_trust_ratio(axis: str | None) -> optax.GradientTransformation:
     return optax.stateless(scaled)
 
 
-def _squares(tree: Any, axis: str) -> Any:
+def _squares(tree: Any, axis: str | None) -> Any:
     """The squared norm of every array in its place, over the parts of all workers: one collective for all of them."""
     leaves, structure = jax.tree.flatten(tree)
-    if not leaves:
-        return tree
+    if axis is None or not leaves:
+        return jax.tree.map(lambda leaf: jnp.sum(leaf * leaf), tree)
     return jax.tree.unflatten(structure, list(lax.psum(jnp.stack([jnp.sum(leaf * leaf) for leaf in leaves]), axis)))
 
 
@@ -66,6 +85,12 @@ def _shortened(tree: Any, squares: Any, limit: float) -> Any:
     """The tree with a norm of at most `limit`, as optax does it."""
     norm = jnp.sqrt(sum(jax.tree.leaves(squares)))
     return jax.tree.map(lambda leaf: jnp.where(norm < limit, leaf, leaf / norm.astype(leaf.dtype) * limit), tree)
+
+
+def _normalized(tree: Any, squares: Any) -> Any:
+    """The tree with a norm of 1, or 0 if it has that."""
+    norm = jnp.sqrt(sum(jax.tree.leaves(squares)))
+    return jax.tree.map(lambda leaf: leaf / jnp.where(norm > 0, norm, 1).astype(leaf.dtype), tree)
 
 
 def _of_layers(function: Callable[..., Any], *trees: Any) -> dict[str, Any]:

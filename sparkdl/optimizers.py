@@ -36,8 +36,14 @@ class Optimizer(Spec):
     no_decay : sequence of str, default ()
         What `weight_decay` leaves alone: names of weights such as "bias", "scale" or an Embedding's "table", names of
         layers, or paths such as "block_1/conv_0".
+    normalize : "layer" or "array", optional
+        Divide the gradient of each layer, or of each array, by its Euclidean norm, as Deeplearning4j's
+        RenormalizeL2PerLayer and RenormalizeL2PerParamType do; a gradient of 0 stays.
     clip_value : float, optional
-        Bound on each element of the gradient. Clippings that are given apply in the order listed here.
+        Bound on each element of the gradient. Clippings that are given apply in the order listed here, after
+        `normalize`.
+    clip_array_norm : float, optional
+        Bound on the Euclidean norm of each array's gradient, Keras's clipnorm.
     clip_layer_norm : float, optional
         Bound on the Euclidean norm of each layer's gradient; a layer is an innermost dict of arrays.
     clip_norm : float, optional
@@ -47,7 +53,9 @@ class Optimizer(Spec):
     schedule: Schedule | str = field(default=ConstantSchedule(), kw_only=True)
     weight_decay: float = field(default=0.0, kw_only=True)
     no_decay: Sequence[str] = field(default=(), kw_only=True)
+    normalize: str | None = field(default=None, kw_only=True)
     clip_value: float | None = field(default=None, kw_only=True)
+    clip_array_norm: float | None = field(default=None, kw_only=True)
     clip_layer_norm: float | None = field(default=None, kw_only=True)
     clip_norm: float | None = field(default=None, kw_only=True)
 
@@ -69,7 +77,12 @@ class Optimizer(Spec):
     def adds_up(self) -> bool:
         """Whether the step of a sum of gradients is the sum of their steps, whatever the weights are."""
         return self.says("is_linear") and not (
-            self.weight_decay or self.clip_value or self.clip_layer_norm or self.clip_norm
+            self.weight_decay
+            or self.normalize
+            or self.clip_value
+            or self.clip_array_norm
+            or self.clip_layer_norm
+            or self.clip_norm
         )
 
     @classmethod
@@ -86,7 +99,11 @@ class Optimizer(Spec):
         super().__post_init__()
         object.__setattr__(self, "schedule", Schedule.of(self.schedule))
         check_range(self, "[0, inf)", "weight_decay")
-        check_range(self, "(0, inf)", "clip_value", "clip_layer_norm", "clip_norm")
+        check_range(self, "(0, inf)", "clip_value", "clip_array_norm", "clip_layer_norm", "clip_norm")
+        if self.normalize not in (None, "layer", "array"):
+            raise ValueError(
+                f'normalize of {type(self).__name__} must be "layer", "array" or None, received {self.normalize!r}.'
+            )
         if not isinstance(self.no_decay, tuple) or not all(isinstance(name, str) for name in self.no_decay):
             raise ValueError(
                 f"no_decay of {type(self).__name__} must be a list of names of weights or layers, received "
@@ -178,8 +195,12 @@ class Optimizer(Spec):
 
     def _clipping(self, axis: str | None) -> list[optax.GradientTransformation]:
         clips = []
+        if self.normalize is not None:
+            clips.append(norms.normalize_layers(axis) if self.normalize == "layer" else norms.normalize_arrays(axis))
         if self.clip_value is not None:
             clips.append(optax.clip(self.clip_value))
+        if self.clip_array_norm is not None:
+            clips.append(norms.clip_array_norms(self.clip_array_norm, axis))
         if self.clip_layer_norm is not None:
             clips.append(norms.clip_layer_norms(self.clip_layer_norm, axis))
         if self.clip_norm is not None:
@@ -389,6 +410,37 @@ class AMSGrad(AdaptiveMoments):
 
     def rule(self) -> optax.GradientTransformation:
         return optax.scale_by_amsgrad(self.beta1, self.beta2, self.epsilon)
+
+
+@dataclass(frozen=True)
+class RAdam(AdaptiveMoments):
+    """r * m_hat / (sqrt(v_hat) + epsilon), and m_hat while rho < 5 (Liu et al. 2020, algorithm 2).
+
+    At step t = 1, 2, ... rho = R - 2 * t * beta2 ** t / (1 - beta2 ** t), where R = 2 / (1 - beta2) - 1, and
+    r = sqrt((rho - 4) * (rho - 2) * R / ((R - 4) * (R - 2) * rho)). The threshold of 5, where the paper has 4, is its
+    authors' program's and PyTorch's.
+    """
+
+    by_element = True
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_radam(self.beta1, self.beta2, self.epsilon)
+
+
+@dataclass(frozen=True)
+class AdaBelief(AdaptiveMoments):
+    """m_hat / (sqrt(s_hat) + epsilon), where s = beta2 * s + (1 - beta2) * (g - m) ** 2 + epsilon (Zhuang et al. 2020).
+
+    The step is large where gradients are what their average lets expect. `epsilon`, 1e-16 as in the authors' program,
+    is added in both places, as in algorithm 2.
+    """
+
+    by_element = True
+
+    epsilon: float = 1e-16
+
+    def rule(self) -> optax.GradientTransformation:
+        return optax.scale_by_belief(self.beta1, self.beta2, self.epsilon, self.epsilon)
 
 
 @dataclass(frozen=True)

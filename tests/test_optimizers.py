@@ -15,6 +15,7 @@ from sparkdl import optimizers
 from sparkdl.optimizers import (
     LAMB,
     SGD,
+    AdaBelief,
     AdaDelta,
     AdaGrad,
     Adam,
@@ -26,11 +27,12 @@ from sparkdl.optimizers import (
     NAdam,
     Nesterov,
     Optimizer,
+    RAdam,
     RMSProp,
 )
 from sparkdl.schedules import CosineDecay, ExponentialDecay, StepDecay
 
-STEPS, STEP_SIZE = 5, 0.05
+STEPS, STEP_SIZE = 8, 0.05  # RAdam's sixth step is the first that it rectifies
 RANDOM = np.random.default_rng(11)
 KERNEL, BIAS = RANDOM.normal(size=(2, 3)), np.array([0.0, 0.0])
 WEIGHTS = {"dense_0": {"kernel": KERNEL, "bias": BIAS}, "relu_1": {}, "inner": {"dense_0": {"kernel": KERNEL[:, :1]}}}
@@ -99,10 +101,21 @@ def moments(gradients: Gradients, kind: str) -> Iterator[Any]:
     b1, b2, epsilon = 0.8, 0.95, 1e-3
     m: Any = 0.0
     v: Any = 0.0
+    s: Any = 0.0
     largest: Any = 0.0
     for t, g in enumerate(gradients, start=1):
         m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2
         m_hat, v_hat = m / (1 - b1**t), v / (1 - b2**t)
+        if kind == "radam":
+            longest = 2 / (1 - b2) - 1
+            rho = longest - 2 * t * b2**t / (1 - b2**t)
+            if rho < 5:
+                yield m_hat
+                continue
+            m_hat = m_hat * np.sqrt((rho - 4) * (rho - 2) * longest / ((longest - 4) * (longest - 2) * rho))
+        if kind == "adabelief":
+            s = b2 * s + (1 - b2) * (g - m) ** 2 + epsilon
+            v_hat = s / (1 - b2**t)
         if kind == "adamax":
             largest = np.maximum(b2 * largest, np.abs(g) + epsilon)
             yield m_hat / largest
@@ -135,6 +148,8 @@ TABLE: dict[str, tuple[Optimizer, Rule]] = {
     "adamax": (AdaMax(**MOMENTS), lambda gradients: moments(gradients, "adamax")),
     "nadam": (NAdam(**MOMENTS), lambda gradients: moments(gradients, "nadam")),
     "amsgrad": (AMSGrad(**MOMENTS), lambda gradients: moments(gradients, "amsgrad")),
+    "radam": (RAdam(**MOMENTS), lambda gradients: moments(gradients, "radam")),
+    "adabelief": (AdaBelief(**MOMENTS), lambda gradients: moments(gradients, "adabelief")),
     "lion": (Lion(0.8, 0.95), lion),
 }
 EVERY_RULE = pytest.mark.parametrize(("optimizer", "rule"), TABLE.values(), ids=TABLE.keys())
@@ -232,6 +247,8 @@ def test_steps_and_state_keep_the_dtype_of_the_weights(optimizer: Optimizer, dty
         (Adam(clip_norm=1.0, weight_decay=0.3), "AdamW", {"weight_decay": 0.3}),
         (AdamW(), "AdamW", {}),
         (AdaMax(), "Adamax", {}),
+        (RAdam(), "RAdam", {}),
+        (RAdam(beta2=0.9), "RAdam", {"betas": (0.9, 0.9)}),
     ],
     ids=repr,
 )
@@ -300,8 +317,26 @@ def test_clip_layer_norm_shortens_each_innermost_layer_by_itself() -> None:
 
 
 @pytest.mark.usefixtures("float64")
+def test_clip_array_norm_shortens_each_array_by_itself() -> None:
+    mixed = {**GRADIENTS[0], "inner": SMALL["inner"]}
+    shorter = {**mixed, "dense_0": {name: 0.5 * array / norm(array) for name, array in mixed["dense_0"].items()}}
+    assert_same(clipped(SGD(clip_array_norm=0.5), mixed), shorter, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("gradient", [GRADIENTS[0], SMALL], ids=["long", "short"])
+def test_normalized_gradients_of_layers_or_arrays_have_norm_1_but_those_of_0(gradient: Any) -> None:
+    zero = {**gradient, "inner": jax.tree.map(np.zeros_like, gradient["inner"])}
+    own = zero["dense_0"]
+    by_layer = {**zero, "dense_0": {name: array / norm(own) for name, array in own.items()}}
+    by_array = {**zero, "dense_0": {name: array / norm(array) for name, array in own.items()}}
+    assert_same(clipped(SGD(normalize="layer"), zero), by_layer, rtol=1e-9)
+    assert_same(clipped(SGD(normalize="array"), zero), by_array, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
 def test_a_short_or_zero_gradient_is_left_alone() -> None:
-    careful = SGD(clip_value=1.0, clip_layer_norm=1.0, clip_norm=1.0)
+    careful = SGD(clip_value=1.0, clip_array_norm=1.0, clip_layer_norm=1.0, clip_norm=1.0)
     zero = jax.tree.map(np.zeros_like, SMALL)
     assert_same(clipped(careful, SMALL), SMALL, rtol=1e-9, atol=1e-15)
     assert_same(clipped(careful, zero), zero, atol=0.0)
@@ -314,6 +349,15 @@ def test_clippings_apply_from_the_smallest_part_to_the_whole() -> None:
     optimizer = SGD(clip_value=3.0, clip_layer_norm=2.0, clip_norm=1.0)
     after = run(optimizer, [gradient], weights)[0]["a"]["w"]
     np.testing.assert_allclose(after, -STEP_SIZE * np.sqrt([0.5, 0.5]), rtol=1e-9)  # (3, 3) shortened to norm 1
+    parts = {"a": {"v": np.array([30.0]), "w": np.array([0.0, 1.0])}, "b": {"w": np.array([5.0])}}
+    optimizer = SGD(normalize="array", clip_value=0.8, clip_array_norm=0.6, clip_layer_norm=0.5)
+    after = run(optimizer, [parts], jax.tree.map(np.zeros_like, parts))[0]
+    lengths = {"a": {"v": [np.sqrt(0.125)], "w": [0.0, np.sqrt(0.125)]}, "b": {"w": [0.5]}}
+    jax.tree.map(
+        lambda moved, length: np.testing.assert_allclose(moved, -STEP_SIZE * length, rtol=1e-9),
+        after,
+        jax.tree.map(np.array, lengths, is_leaf=lambda value: isinstance(value, list)),
+    )
 
 
 @pytest.mark.usefixtures("float64")
@@ -328,6 +372,7 @@ def test_decay_is_not_clipped() -> None:
     [
         *(case[0] for case in TABLE.values()),
         LAMB(weight_decay=0.1),
+        SGD(normalize="layer", clip_array_norm=2.0),
         Adam(0.8, schedule=CosineDecay(end=0.1), weight_decay=0.1, clip_value=1.0, clip_layer_norm=2.0, clip_norm=3.0),
     ],
     ids=lambda case: repr(case)[:12],
@@ -338,7 +383,7 @@ def test_json_round_trip(optimizer: Optimizer) -> None:
 
 def test_names_are_accepted_for_schedules() -> None:
     assert SGD(schedule="cosine_decay") == SGD(schedule=CosineDecay())
-    assert Optimizer.of("adam") == Adam()
+    assert Optimizer.of("adam") == Adam() and Optimizer.of("adabelief") == AdaBelief()
 
 
 @pytest.mark.parametrize(
@@ -355,6 +400,10 @@ def test_names_are_accepted_for_schedules() -> None:
         (lambda: AdaGrad(initial_accumulator=-1), "initial_accumulator of AdaGrad"),
         (lambda: SGD(clip_norm=0.0), "clip_norm of SGD"),
         (lambda: SGD(clip_layer_norm=-1), "clip_layer_norm of SGD"),
+        (lambda: SGD(clip_array_norm=0), "clip_array_norm of SGD"),
+        (lambda: SGD(normalize="row"), 'normalize of SGD must be "layer", "array" or None, received \'row\''),
+        (lambda: RAdam(beta2=1.0), "beta2 of RAdam"),
+        (lambda: AdaBelief(epsilon=0.0), "epsilon of AdaBelief"),
         (lambda: SGD(clip_value=float("nan")), "clip_value of SGD"),
         (lambda: SGD(schedule="cosine"), "Schedule is expected, received 'cosine'; choose one of .*CosineDecay"),
         (lambda: SGD(schedule=StepDecay(1, unit="hour")), "unit of StepDecay"),

@@ -14,7 +14,18 @@ from row_cases import chosen, rows_of
 
 from sparkdl import Network
 from sparkdl.layers import Dense
-from sparkdl.optimizers import LAMB, AdaGrad, Adam, AdamW, AdaptiveMoments, Lion, Momentum, Optimizer, RMSProp
+from sparkdl.optimizers import (
+    LAMB,
+    AdaBelief,
+    AdaGrad,
+    Adam,
+    AdamW,
+    AdaptiveMoments,
+    Lion,
+    Momentum,
+    Optimizer,
+    RMSProp,
+)
 from sparkdl.training import AllReduce, Exchange, ShardedAllReduce, Training, together
 from sparkdl.training.data.batches import Shard
 from sparkdl.training.exchanges.exchange import WORKERS
@@ -63,7 +74,13 @@ def test_two_workers_come_to_the_bits_of_all_reduce(optimizer: Optimizer) -> Non
 
 @pytest.mark.parametrize(
     ("optimizer", "shares"),
-    [(Adam(), (15, 9)), (Adam(), (15, 0, 9)), (LAMB(weight_decay=0.1, clip_layer_norm=0.1), (24, 0))],
+    [
+        (Adam(), (15, 9)),
+        (Adam(), (15, 0, 9)),
+        (LAMB(weight_decay=0.1, clip_layer_norm=0.1), (24, 0)),
+        (Momentum(normalize="layer", clip_array_norm=0.3), (15, 9)),
+        (AdaBelief(normalize="array"), (15, 0, 9)),
+    ],
     ids=str,
 )
 def test_what_is_fused_otherwise_norms_and_more_workers_differ_by_rounding_only(

@@ -13,7 +13,7 @@ import pytest
 from sparkdl import Graph, Network, Same, training
 from sparkdl.layers import Concatenate, Dense, Embedding, Flatten, Lstm, Tanh, TimeMean
 from sparkdl.layers.factored import TableRows, added
-from sparkdl.optimizers import LAMB, SGD, AdaGrad, Adam, Momentum, Nesterov, Optimizer
+from sparkdl.optimizers import LAMB, SGD, AdaBelief, AdaGrad, Adam, Momentum, Nesterov, Optimizer
 from sparkdl.training import ParameterAveraging, ShardedAllReduce, ThresholdSharing, Training
 from sparkdl.training.exchanges.all_reduce import AllReduce
 from sparkdl.training.exchanges.exchange import Exchange
@@ -95,7 +95,13 @@ def test_rows_with_the_same_number_are_merged(float64: None) -> None:
 @pytest.mark.parametrize("devices", [1, 2, 3])
 @pytest.mark.parametrize(
     "optimizer",
-    [SGD(), AdaGrad(), AdaGrad(1e-3, 0.5, clip_norm=0.3), SGD(clip_value=0.01, schedule="cosine_decay")],
+    [
+        SGD(),
+        AdaGrad(),
+        AdaGrad(1e-3, 0.5, clip_norm=0.3),
+        SGD(clip_value=0.01, schedule="cosine_decay"),
+        SGD(normalize="layer", clip_array_norm=0.3),
+    ],
     ids=repr,
 )
 def test_a_step_of_few_rows_is_the_step_of_the_whole(optimizer: Optimizer, devices: int, densely: Any) -> None:
@@ -112,7 +118,9 @@ def test_in_parts_of_a_batch_too(densely: Any, monkeypatch: pytest.MonkeyPatch) 
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, 1e-12, 1e-14), few.weights, whole.weights)
 
 
-@pytest.mark.parametrize("optimizer", [Adam(lazy=True), Momentum(lazy=True), Nesterov(lazy=True)], ids=repr)
+@pytest.mark.parametrize(
+    "optimizer", [Adam(lazy=True), AdaBelief(lazy=True), Momentum(lazy=True), Nesterov(lazy=True)], ids=repr
+)
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_lazily_a_row_rests_until_it_is_named(optimizer: Optimizer, decay: float) -> None:
     """The first step is that of the formula for what it names; all else is bit for bit what it was."""
@@ -192,7 +200,8 @@ def test_a_rule_of_ones_own_says_by_itself_what_it_does() -> None:
 
     assert SGD().moves_named_rows and SGD().adds_up
     assert not Shrinking().moves_named_rows and not Shrinking().adds_up
-    assert not SGD(clip_norm=1.0).adds_up and SGD(clip_norm=1.0).moves_named_rows
+    for scaled in (SGD(clip_norm=1.0), SGD(clip_array_norm=1.0), SGD(normalize="array")):
+        assert not scaled.adds_up and scaled.moves_named_rows
 
 
 def test_a_table_that_is_pulled_at_is_moved_as_a_whole() -> None:
