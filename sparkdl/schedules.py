@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import jax
 import jax.numpy as jnp
 import optax
+from jax import Array
 
-from sparkdl.specs import Spec, check_range
+from sparkdl.specs import Spec, check_range, is_number
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,15 @@ class TimedSchedule(Schedule):
 
 
 @dataclass(frozen=True)
-class PeriodicDecay(TimedSchedule):
+class EndlessSchedule(TimedSchedule):
+    """Base of the schedules that know no end, whatever the length of the run."""
+
+    def looks_ahead(self) -> bool:
+        return not self.is_packaged()
+
+
+@dataclass(frozen=True)
+class PeriodicDecay(EndlessSchedule):
     """Base of the schedules that decay at a constant pace, without end.
 
     Parameters
@@ -133,9 +145,6 @@ class PeriodicDecay(TimedSchedule):
         # The floor of a compiled quotient can be one too low: XLA may multiply by the reciprocal.
         return (lambda step: smooth(step - step % period)) if self.staircase else smooth
 
-    def looks_ahead(self) -> bool:
-        return not self.is_packaged()
-
     def decay(self, period: int) -> optax.Schedule:
         """The continuous decay."""
         raise NotImplementedError(f"{type(self).__name__} has no decay.")
@@ -151,14 +160,54 @@ class ExponentialDecay(PeriodicDecay):
 
 @dataclass(frozen=True)
 class InverseTimeDecay(PeriodicDecay):
-    """1 / (1 + factor * step / every)."""
+    """1 / (1 + factor * step / every) ** power.
+
+    Parameters
+    ----------
+    every, factor, staircase
+        As of `PeriodicDecay`.
+    power : float, default 1
+        Exponent.
+    """
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, inf)", "power")
 
     def decay(self, period: int) -> optax.Schedule:
-        return lambda step: 1.0 / (1.0 + self.factor * step / period)
+        return lambda step: 1.0 / (1.0 + self.factor * step / period) ** self.power
 
 
 @dataclass(frozen=True)
-class StepDecay(TimedSchedule):
+class SigmoidDecay(EndlessSchedule):
+    """1 / (1 + exp(rate * (time - center))), the time counted in `unit`.
+
+    It is 1 long before `center`, 1 / 2 there, and goes to 0.
+
+    Parameters
+    ----------
+    center : float
+        Length after which the factor is 1 / 2; nothing is rounded.
+    rate : float
+        How steeply it falls, per step or epoch.
+    """
+
+    center: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, inf)", "center", "rate")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        unit = steps_per_epoch if self.unit == "epoch" else 1
+        return lambda step: jax.nn.sigmoid(self.rate * (self.center - step / unit))
+
+
+@dataclass(frozen=True)
+class StepDecay(EndlessSchedule):
     """factor ** floor(step / every).
 
     Parameters
@@ -181,8 +230,39 @@ class StepDecay(TimedSchedule):
         decay = ExponentialDecay(self.every, self.factor, staircase=True, unit=self.unit)
         return decay.curve(total_steps, steps_per_epoch)
 
-    def looks_ahead(self) -> bool:
-        return not self.is_packaged()
+
+@dataclass(frozen=True)
+class PiecewiseConstant(EndlessSchedule):
+    """The first of `values`, and from each boundary on the next one.
+
+    Parameters
+    ----------
+    boundaries : sequence of float
+        Lengths after which the factor changes, in ascending order.
+    values : sequence of float
+        Factors, one more than there are boundaries.
+    """
+
+    boundaries: Sequence[float]
+    values: Sequence[float]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        starts, values = self.boundaries, self.values
+        lengths = isinstance(starts, tuple) and all(is_number(start) and start > 0 for start in starts)
+        if not lengths or list(starts) != sorted(set(starts)):
+            raise ValueError(
+                f"boundaries of PiecewiseConstant must be positive numbers in ascending order, received {starts!r}."
+            )
+        if not isinstance(values, tuple) or len(values) != len(starts) + 1 or not all(is_number(v, 0) for v in values):
+            raise ValueError(
+                f"values of PiecewiseConstant must be {len(starts) + 1} numbers of at least 0, one more than its "
+                f"boundaries, received {values!r}."
+            )
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        starts = [self.steps(start, total_steps, steps_per_epoch) for start in self.boundaries]
+        return optax.join_schedules([optax.constant_schedule(value) for value in self.values], starts)
 
 
 @dataclass(frozen=True)
@@ -241,6 +321,56 @@ class CosineDecay(TimedSchedule):
 
     def looks_ahead(self) -> bool:
         return self.length is None or not self.is_packaged()
+
+
+@dataclass(frozen=True)
+class CosineRestarts(EndlessSchedule):
+    """Half cosines from a peak to `end`, one after another (Loshchilov & Hutter 2017).
+
+    Cycle i = 0, 1, ... takes length * multiplier ** i, begins at a whole step, and falls from
+    end + (1 - end) * decay ** i.
+
+    Parameters
+    ----------
+    length : float
+        Of the first cycle.
+    multiplier : float, default 2
+        How many times as long as the one before it a cycle is, at least 1.
+    decay : float, default 1
+        How many times as high above `end`, at most 1.
+    end : float, default 0
+        What each cycle falls to.
+    """
+
+    length: float
+    multiplier: float = 2.0
+    decay: float = 1.0
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, inf)", "length")
+        check_range(self, "[1, inf)", "multiplier")
+        check_range(self, "(0, 1]", "decay")
+        check_range(self, "[0, 1]", "end")
+
+    def curve(self, total_steps: int, steps_per_epoch: int) -> optax.Schedule:
+        length = self.steps(self.length, total_steps, steps_per_epoch)
+        growth = math.log(self.multiplier)
+
+        def start(cycle: Array) -> Array:
+            if not growth:
+                return length * cycle
+            return jnp.round(length * jnp.expm1(growth * cycle) / (self.multiplier - 1))
+
+        def factor(step: Array) -> Array:
+            grown = jnp.log1p((self.multiplier - 1) * step / length) / growth if growth else step / length
+            near = jnp.floor(grown)  # which may be one off, as whole numbers are not computed exactly
+            cycle = jnp.where(step < start(near), near - 1, jnp.where(step < start(near + 1), near, near + 1))
+            share = (step - start(cycle)) / (start(cycle + 1) - start(cycle))
+            return self.end + (1 - self.end) * self.decay**cycle * (1 + jnp.cos(jnp.pi * share)) / 2
+
+        return factor
 
 
 @dataclass(frozen=True)
