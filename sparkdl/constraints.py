@@ -39,8 +39,43 @@ class MaxNorm(Constraint):
         check_range(self, "(0, inf)", "limit")
 
     def project(self, array: Array, axes: tuple[int, ...]) -> Array:
-        norms = jnp.sqrt((array * array).sum(axis=axes, keepdims=True))
+        norms = _norms(array, axes)
         return jnp.where(norms > self.limit, array * (self.limit / jnp.where(norms > 0, norms, 1)), array)
+
+
+@dataclass(frozen=True)
+class MinMaxNorm(Constraint):
+    """Vectors of a length between two bounds, or brought nearer to that; zeros, which have no direction, stay.
+
+    A vector of length n becomes one of length n + rate * (clip(n, least, most) - n), as Keras's does.
+
+    Parameters
+    ----------
+    least, most : float, default 0 and 1
+        Bounds of the Euclidean norm.
+    rate : float, default 1
+        How much of the way to the nearest length that is allowed an update goes, in (0, 1].
+    """
+
+    least: float = 0.0
+    most: float = 1.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, inf)", "least")
+        check_range(self, "(0, inf)", "most")
+        check_range(self, "(0, 1]", "rate")
+        if self.least > self.most:
+            raise ValueError(
+                f"least of MinMaxNorm must be at most its most, {self.most!r}, received {self.least!r}; give the "
+                "smaller norm first."
+            )
+
+    def project(self, array: Array, axes: tuple[int, ...]) -> Array:
+        norms = _norms(array, axes)
+        wanted = norms + self.rate * (jnp.clip(norms, self.least, self.most) - norms)
+        return array * (wanted / jnp.where(norms > 0, norms, 1))
 
 
 @dataclass(frozen=True)
@@ -48,7 +83,7 @@ class UnitNorm(Constraint):
     """Vectors of length 1; zeros, which have no direction, stay."""
 
     def project(self, array: Array, axes: tuple[int, ...]) -> Array:
-        norms = jnp.sqrt((array * array).sum(axis=axes, keepdims=True))
+        norms = _norms(array, axes)
         return array / jnp.where(norms > 0, norms, 1)
 
 
@@ -58,3 +93,7 @@ class NonNegative(Constraint):
 
     def project(self, array: Array, axes: tuple[int, ...]) -> Array:
         return jnp.maximum(array, 0)
+
+
+def _norms(array: Array, axes: tuple[int, ...]) -> Array:
+    return jnp.sqrt((array * array).sum(axis=axes, keepdims=True))

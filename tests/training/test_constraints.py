@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sparkdl import Graph, Network, training
-from sparkdl.constraints import Constraint, MaxNorm, NonNegative, UnitNorm
+from sparkdl.constraints import Constraint, MaxNorm, MinMaxNorm, NonNegative, UnitNorm
 from sparkdl.layers import Conv, ConvTranspose, Dense, Embedding, Flatten, KernelLayer, LocallyConnected, Relu
 from sparkdl.training.exchanges.all_reduce import AllReduce
 from sparkdl.training.exchanges.averaging import ParameterAveraging
@@ -26,10 +26,11 @@ ROWS = RANDOM.normal(size=(96, 6)).astype("float32"), RANDOM.integers(0, 3, 96)
     ("constraint", "expected"),
     [
         (MaxNorm(1.5), lambda rows, norms: rows * np.minimum(1, 1.5 / norms)),
+        (MinMaxNorm(3.0, 3.5), lambda rows, norms: rows * np.clip(norms, 3.0, 3.5) / norms),
         (UnitNorm(), lambda rows, norms: rows / norms),
         (NonNegative(), lambda rows, norms: np.maximum(rows, 0)),
     ],
-    ids=["max norm", "unit norm", "non-negative"],
+    ids=["max norm", "norm between", "unit norm", "non-negative"],
 )
 def test_the_nearest_weights_are_taken(constraint: Constraint, expected: Any, float64: None) -> None:
     kernel = RANDOM.normal(size=(3, 4, 5))
@@ -38,6 +39,26 @@ def test_the_nearest_weights_are_taken(constraint: Constraint, expected: Any, fl
     np.testing.assert_allclose(projected, expected(kernel, norms), rtol=1e-13)
     np.testing.assert_allclose(constraint.project(projected, (0, 1)), projected, rtol=1e-13)
     np.testing.assert_array_equal(constraint.project(jnp.zeros((3, 4)), (0,)), np.zeros((3, 4)))
+
+
+def test_a_rate_goes_a_part_of_the_way_to_the_bounds(float64: None) -> None:
+    array = np.array([[3.0, 0.3, 0.6, 0.0], [4.0, 0.4, 0.8, 0.0]])  # of lengths 5, 0.5, 1 and 0
+    projected = MinMaxNorm(0.9, 2.0, rate=0.25).project(jnp.asarray(array), (0,))
+    lengths = np.array([0.75 * 5 + 0.25 * 2, 0.75 * 0.5 + 0.25 * 0.9, 1, 0])
+    np.testing.assert_allclose(projected, lengths * [[0.6, 0.6, 0.6, 0], [0.8, 0.8, 0.8, 0]], rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MinMaxNorm(2.0, 1.0), "least of MinMaxNorm must be at most its most, 1.0, received 2.0"),
+        (lambda: MinMaxNorm(-1.0), "least of MinMaxNorm"),
+        (lambda: MinMaxNorm(rate=0.0), r"rate of MinMaxNorm must be a number in \(0, 1\], received 0.0"),
+    ],
+)
+def test_bounds_are_checked(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize(
