@@ -127,6 +127,78 @@ class TruncatedNormal(Initializer):
 
 
 @dataclass(frozen=True)
+class Normal(Initializer):
+    """Normal.
+
+    Parameters
+    ----------
+    stddev : float
+        Standard deviation.
+    mean : float, default 0
+        Mean.
+    """
+
+    stddev: float
+    mean: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(0, inf)", "stddev")
+        check_range(self, "(-inf, inf)", "mean")
+
+    def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
+        return jax.device_put(self.mean + self.stddev * _drawn(jax.random.normal, key, shape))
+
+
+@dataclass(frozen=True)
+class Uniform(Initializer):
+    """Uniform between two numbers.
+
+    Parameters
+    ----------
+    low, high : float
+        The smallest, and what the largest is below.
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(-inf, inf)", "low", "high")
+        if self.low >= self.high:
+            raise ValueError(
+                f"low of Uniform must be less than its high, {self.high!r}, received {self.low!r}; give the smaller "
+                "number first."
+            )
+
+    def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        return jax.device_put(middle + half * _drawn(_uniform, key, shape))
+
+
+@dataclass(frozen=True)
+class Identity(Initializer):
+    """`gain` from each input to the output of the same number, and 0 elsewhere.
+
+    In a kernel (*spatial, inputs, outputs) it stands at the middle position, of two in the middle at the first, where
+    padding "same" has a row handed on as it is. Recurrent weights of ReLUs may begin so (Le et al. 2015).
+    """
+
+    gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "(-inf, inf)", "gain")
+
+    def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
+        _check_kernel(self, shape)
+        kernel = np.zeros(shape, float)
+        kernel[tuple((size - 1) // 2 for size in shape[:-2])] = self.gain * np.eye(shape[-2], shape[-1])
+        return jax.device_put(kernel)
+
+
+@dataclass(frozen=True)
 class Orthogonal(Initializer):
     """`gain` times a random matrix with orthonormal columns, or rows if it has fewer (Saxe et al. 2014).
 

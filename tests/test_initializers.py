@@ -16,22 +16,25 @@ from sparkdl.initializers import (
     GlorotUniform,
     HeNormal,
     HeUniform,
+    Identity,
     Initializer,
     LecunNormal,
     LecunUniform,
+    Normal,
     Ones,
     Orthogonal,
     TruncatedNormal,
+    Uniform,
     Zeros,
 )
-from sparkdl.layers import Dense
+from sparkdl.layers import Conv, Dense
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
 KERNEL = (3, 3, 20, 60)  # inputs: 9 * 20, outputs: 9 * 60
 INPUTS, OUTPUTS = 180, 540
 RANDOM: list[Initializer] = [GlorotNormal(), GlorotUniform(), HeNormal(), HeUniform(), LecunNormal(), LecunUniform()]
-RANDOM += [TruncatedNormal(0.1), Orthogonal()]
+RANDOM += [TruncatedNormal(0.1), Normal(0.1), Uniform(-0.1, 0.2), Orthogonal()]
 
 
 def sampled(initializer: Initializer, shape: tuple[int, ...] = KERNEL, seed: int = 3) -> np.ndarray:
@@ -71,6 +74,8 @@ def test_variance_follows_the_fans(initializer: Initializer, variance: float) ->
         (LecunNormal(), "lecun_normal", ()),
         (LecunUniform(), "lecun_uniform", ()),
         (TruncatedNormal(0.1), "truncated_normal", (0.1,)),
+        (Normal(0.1), "normal", (0.1,)),
+        (Uniform(0.0, 0.3), "uniform", (0.3,)),
         (Orthogonal(2.0), "orthogonal", (2.0,)),
     ],
 )
@@ -103,6 +108,34 @@ def test_truncated_normal_is_cut_at_two_deviations_around_its_mean() -> None:
     assert draw.std() == pytest.approx(0.5 * 0.87962566, rel=0.03)
 
 
+def test_normal_and_uniform_numbers_lie_where_they_are_told_to() -> None:
+    normal, uniform = sampled(Normal(0.5, 3.0), (20000,)), sampled(Uniform(-1.0, 3.0), (20000,))
+    assert (normal.mean(), normal.std()) == (pytest.approx(3, abs=0.02), pytest.approx(0.5, rel=0.03))
+    assert normal.min() < 1.5 < 4.5 < normal.max()  # nothing is cut
+    assert -1 <= uniform.min() < -0.98 < 2.98 < uniform.max() <= 3
+    assert (uniform.mean(), uniform.std()) == (pytest.approx(1, abs=0.05), pytest.approx(4 / np.sqrt(12), rel=0.03))
+
+
+def test_a_uniform_s_bounds_are_given_in_order() -> None:
+    with pytest.raises(ValueError, match="low of Uniform must be less than its high, 1.0, received 2.0"):
+        Uniform(2.0, 1.0)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (2, 5), (5, 2)])
+def test_an_identity_hands_on_as_many_numbers_as_it_can(shape: tuple[int, int]) -> None:
+    rows = np.random.default_rng(0).normal(size=(6, shape[0]))
+    expected = np.zeros((6, shape[1]))
+    expected[:, : min(shape)] = -2 * rows[:, : min(shape)]
+    np.testing.assert_allclose(rows @ sampled(Identity(-2.0), shape), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [(3, 5), (2, 4), (1, 1)], ids=str)
+def test_a_convolution_by_the_identity_gives_its_input(size: tuple[int, int]) -> None:
+    network = Network([Conv(3, size, padding="same", kernel_initializer="identity")], input_shape=(6, 7, 3))
+    images = np.random.default_rng(0).normal(size=(2, 6, 7, 3)).astype("float32")
+    np.testing.assert_allclose(network.forward(network.init(0), images), images, rtol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 2, 3, 4), (4, 4)])
 def test_orthogonal_keeps_lengths_along_its_shorter_side(shape: tuple[int, ...]) -> None:
     matrix = sampled(Orthogonal(gain=2.0), shape).reshape(-1, shape[-1])
@@ -123,13 +156,13 @@ def test_the_key_decides(initializer: Initializer) -> None:
     assert (first != other).all()
 
 
-@pytest.mark.parametrize("initializer", [*RANDOM, Zeros(), Ones(), Constant(1.5)], ids=repr)
+@pytest.mark.parametrize("initializer", [*RANDOM, Zeros(), Ones(), Constant(1.5), Identity()], ids=repr)
 @pytest.mark.usefixtures("float64")
 def test_float64_is_drawn_where_it_is_the_default(initializer: Initializer) -> None:
     assert sampled(initializer, (2, 3)).dtype == np.float64
 
 
-@pytest.mark.parametrize("initializer", [Orthogonal(), HeNormal(), GlorotUniform()], ids=repr)
+@pytest.mark.parametrize("initializer", [Orthogonal(), HeNormal(), GlorotUniform(), Identity()], ids=repr)
 @pytest.mark.parametrize("shape", [(), (5,), (0, 3)])
 def test_only_kernels_have_fans(initializer: Initializer, shape: tuple[int, ...]) -> None:
     with pytest.raises(
@@ -143,6 +176,9 @@ def test_only_kernels_have_fans(initializer: Initializer, shape: tuple[int, ...]
     [
         (TruncatedNormal, (0.0,), "stddev"),
         (TruncatedNormal, (1.0, float("nan")), "mean"),
+        (Normal, (-1.0,), "stddev"),
+        (Uniform, (0.0, float("inf")), "high"),
+        (Identity, (float("nan"),), "gain"),
         (Orthogonal, (-1.0,), "gain"),
         (Constant, ("one",), "value"),
         (Constant, (None,), "value"),
