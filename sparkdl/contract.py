@@ -72,7 +72,9 @@ def check_loss(loss: Loss, output_shape: Shape) -> None:
         return
     rows = _floats(*output_shape)
     classes = loss.takes_classes and math.prod(output_shape) > 1
-    labels = jax.ShapeDtypeStruct((ROWS,), "int32") if classes else rows
+    taken = loss.labels_a_row(output_shape)
+    numbers = rows if taken == math.prod(output_shape) else _floats(taken)
+    labels = jax.ShapeDtypeStruct((ROWS,), "int32") if classes else numbers
     calls: dict[str, tuple[Callable[[Any, Any], Any], Shape]] = {
         "losses": (lambda outputs, labels: loss.losses(outputs, loss.targets(outputs, labels)), (ROWS,)),
         "slopes": (lambda outputs, labels: loss.slopes(outputs, loss.targets(outputs, labels)), rows.shape),

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
+from sklearn import metrics
 from sklearn.utils.class_weight import compute_class_weight
 
 from sparkdl import losses
@@ -28,6 +29,8 @@ BITS = np.array([[0.0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]])
 WEIGHTS = np.array([1.0, 0.5, 2.0, 3.0])
 SOFTMAX = special.softmax(OUTPUTS, axis=1)
 DISTANCES = np.abs(OTHERS)
+SIX = np.concatenate([OUTPUTS, OTHERS], axis=1)
+EIGHT = np.concatenate([OUTPUTS, OTHERS, OUTPUTS[:, ::-1]], axis=1)[:, :8]
 
 
 def cross_entropy(o: np.ndarray, t: np.ndarray) -> np.ndarray:
@@ -58,6 +61,26 @@ def pinball(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def cosine(o: np.ndarray, t: np.ndarray) -> np.ndarray:
     return 1 - (o * t).sum(1) / np.linalg.norm(o, axis=1) / np.linalg.norm(t, axis=1)
+
+
+def scales(raw: np.ndarray, least: float = 1e-3) -> np.ndarray:
+    return np.logaddexp(0, raw) + least
+
+
+def normal(means: np.ndarray, raw: np.ndarray, labels: np.ndarray, least: float = 1e-3) -> np.ndarray:
+    return -stats.norm.logpdf(labels, means, scales(raw, least)).sum(1)
+
+
+def mixture(logits: np.ndarray, means: np.ndarray, raw: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Of means (batch, components, labels), by densities."""
+    densities = stats.norm.pdf(labels[:, None], means, scales(raw)[..., None]).prod(2)
+    return -np.log((special.softmax(logits, axis=1) * densities).sum(1))
+
+
+def in_pairs(o: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """The mean of exp(b - a) over pairs, by loops."""
+    pairs = [[np.exp(b - a) for a in row[has == 1] for b in row[has == 0]] for row, has in zip(o, t, strict=True)]
+    return np.array([np.mean(each) if each else 0.0 for each in pairs])
 
 
 # A loss, outputs, labels, and the loss of each row.
@@ -91,6 +114,51 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
     "squared error": (losses.SquaredError(), OUTPUTS, OTHERS, np.linalg.norm(OUTPUTS - OTHERS, axis=1) ** 2),
     "squared error, one": (losses.SquaredError(), OUTPUTS[:, :1], OTHERS[:, 0], (OUTPUTS - OTHERS)[:, 0] ** 2),
     "absolute error": (losses.AbsoluteError(), OUTPUTS, OTHERS, np.abs(OUTPUTS - OTHERS).sum(1)),
+    "absolute percentage error": (
+        losses.AbsolutePercentageError(),
+        OUTPUTS[:, :1],
+        np.append(OTHERS[:3, 0], 0),
+        100 * np.abs(OUTPUTS[:, 0] - np.append(OTHERS[:3, 0], 0)) / np.append(np.abs(OTHERS[:3, 0]), 1e-7),
+    ),
+    "squared logarithmic error": (
+        losses.SquaredLogarithmicError(),
+        OUTPUTS,
+        COUNTS,
+        ((np.where(OUTPUTS > 0, np.log1p(OUTPUTS.clip(0)), OUTPUTS) - np.log1p(COUNTS)) ** 2).sum(1),
+    ),
+    "log cosh": (losses.LogCosh(), OUTPUTS, OTHERS, np.log(np.cosh(OUTPUTS - OTHERS)).sum(1)),
+    "gaussian": (
+        losses.GaussianLikelihood(),
+        OUTPUTS[:, :2],
+        OTHERS[:, 0],
+        normal(OUTPUTS[:, :1], OUTPUTS[:, 1:2], OTHERS[:, :1]),
+    ),
+    "gaussian, many": (
+        losses.GaussianLikelihood(least_scale=0.1),
+        SIX,
+        COUNTS,
+        normal(OUTPUTS, OTHERS, COUNTS, 0.1),
+    ),
+    "mixture": (
+        losses.MixtureDensity(2),
+        SIX,
+        OTHERS[:, 0],
+        mixture(SIX[:, :2], SIX[:, 2:4, None], SIX[:, 4:], OTHERS[:, :1]),
+    ),
+    "mixture, many": (
+        losses.MixtureDensity(2),
+        EIGHT,
+        COUNTS[:, :2],
+        mixture(EIGHT[:, :2], EIGHT[:, 2:6].reshape(4, 2, 2), EIGHT[:, 6:], COUNTS[:, :2]),
+    ),
+    "mixture of one": (
+        losses.MixtureDensity(1),
+        OUTPUTS,
+        OTHERS[:, 0],
+        normal(*np.split(OUTPUTS[:, 1:], 2, 1), OTHERS[:, :1]),
+    ),
+    "multi label": (losses.MultiLabel(), OUTPUTS, BITS, in_pairs(OUTPUTS, BITS)),
+    "multi label, classes": (losses.MultiLabel(), OUTPUTS, CLASSES, in_pairs(OUTPUTS, ONE_HOT)),
     "huber": (losses.Huber(0.7), OUTPUTS, OTHERS, special.huber(0.7, OUTPUTS - OTHERS).sum(1)),
     "hinge, 0 and 1": (losses.Hinge(), OUTPUTS[:, :1], BITS[:, 0], hinge(OUTPUTS[:, :1], BITS[:, :1])),
     "hinge, -1 and 1": (losses.Hinge(), OUTPUTS[:, :1], 2 * BITS[:, 0] - 1, hinge(OUTPUTS[:, :1], BITS[:, :1])),
@@ -172,6 +240,12 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         np.stack([OUTPUTS, OTHERS], axis=1),
         np.stack([OTHERS[:, 0], OUTPUTS[:, 1]], axis=1),
         (pinball(OUTPUTS, OTHERS[:, :1]) + pinball(OTHERS, OUTPUTS[:, 1:2])) / 2,
+    ),
+    "each position, gaussians": (
+        losses.EachPosition(losses.GaussianLikelihood()),
+        np.stack([SIX, SIX[::-1]], axis=1),
+        np.stack([COUNTS, BITS], axis=1),
+        (normal(OUTPUTS, OTHERS, COUNTS) + normal(OUTPUTS[::-1], OTHERS[::-1], BITS)) / 2,
     ),
     "pairwise logistic": (
         losses.PairwiseLogistic(),
@@ -257,6 +331,14 @@ EXTREMES = jnp.array([[1e4, -1e4, 0], [-1e4, 1e4, 0], [0, 0, 0], [1e4, 1e4, 1e4]
         (losses.Hinge(), BITS, 20002 + 20003 + 3 + 30003),
         (losses.Huber(), BITS, 1e4 - 0.5 + 1e4 + 0.5 + 0.5 + 2 * (1e4 + 0.5 - 1) + 1.5 + 3 * (1e4 - 0.5)),
         (losses.CosineSimilarity(), BITS, 1 + 1 / 2 + 1 + 1 / np.sqrt(2) + 1 + 1),
+        (losses.AbsolutePercentageError(), BITS + 1, 1e6 * (1 + 0.5 + 0.5 + 1 + 3) + 100 * 5),
+        (
+            losses.SquaredLogarithmicError(),
+            BITS,
+            ((np.where(EXTREMES > 0, np.log1p(np.abs(EXTREMES)), EXTREMES) - np.log1p(BITS)) ** 2).sum(),
+        ),
+        (losses.LogCosh(), BITS, 7e4 + 2 - 7 * np.log(2) + 4 * np.log(np.cosh(1))),
+        (losses.MixtureDensity(1), BITS[:, 0], normal(EXTREMES[:, 1:2], EXTREMES[:, 2:], BITS[:, :1]).sum()),
     ],
     ids=lambda case: type(case).__name__ if isinstance(case, Loss) else "",
 )
@@ -264,6 +346,54 @@ def test_large_outputs_and_zero_rows_are_finite(loss: Loss, labels: np.ndarray, 
     arguments = EXTREMES, jnp.array(labels, "float32"), jnp.ones(4)
     np.testing.assert_allclose(loss.value(*arguments), value, rtol=1e-4)
     assert np.isfinite(loss.delta(*arguments)).all()
+
+
+def test_likelihoods_are_finite_however_far_and_sure_the_outputs_are() -> None:
+    """Means, or labels, off by 1e4, and scales at their least, next to none and large."""
+    means, raw = np.array([[1e4], [-1e4], [0], [3]], "float32"), np.array([[-1e4], [-1e4], [-90], [1e4]], "float32")
+    labels = np.array([-1e4, -1e4, 0, 7], "float32")
+    rows = np.concatenate([means, raw], axis=1)
+    alike = np.concatenate([means * 0 + 1e4, means * 0, means, means, raw, raw], axis=1)  # of one that has no share
+    for loss, outputs in ((losses.GaussianLikelihood(), rows), (losses.MixtureDensity(2), alike)):
+        arguments = jnp.array(outputs), jnp.array(labels), jnp.ones(4)
+        found = loss.losses(arguments[0], arguments[1][:, None])
+        np.testing.assert_allclose(found, normal(means, raw, labels[:, None]), rtol=1e-4)
+        assert np.isfinite(loss.delta(*arguments)).all()
+
+
+def test_log_cosh_keeps_the_digits_of_small_distances() -> None:
+    distances = np.array([[1e-3], [0.01], [0.5], [1.0], [5.0]])
+    found = losses.LogCosh().losses(jnp.array(distances, "float32"), jnp.zeros((5, 1), "float32"))
+    np.testing.assert_allclose(found, np.log1p(2 * np.sinh(distances[:, 0] / 2) ** 2), rtol=1e-6)
+
+
+def test_outputs_below_zero_are_led_back_to_labels_of_which_logarithms_are_taken() -> None:
+    arguments = jnp.array([[-5.0], [-0.5], [0.0]]), jnp.zeros(3), jnp.ones(3)
+    np.testing.assert_allclose(losses.SquaredLogarithmicError().delta(*arguments)[:, 0], [-10, -1, 0])
+
+
+@pytest.mark.usefixtures("float64")
+def test_percentages_and_logarithms_are_scikit_learns_of_outputs_above_zero() -> None:
+    outputs, labels, count = np.exp(OUTPUTS), np.exp(OTHERS), OUTPUTS.size
+    arguments = jnp.array(outputs), jnp.array(labels), jnp.ones(4)
+    percentage = losses.AbsolutePercentageError().value(*arguments) / count
+    np.testing.assert_allclose(percentage, 100 * metrics.mean_absolute_percentage_error(labels, outputs), rtol=1e-12)
+    logarithmic = losses.SquaredLogarithmicError().value(*arguments) / count
+    np.testing.assert_allclose(logarithmic, metrics.mean_squared_log_error(labels, outputs), rtol=1e-12)
+
+
+def test_pairs_far_in_order_cost_nothing_and_neither_do_rows_without_any() -> None:
+    bits = jnp.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 1, 1]])
+    loss = losses.MultiLabel()
+    arguments = EXTREMES, bits.astype("float32"), jnp.ones(4)
+    assert loss.value(*arguments) == 0 and not np.asarray(loss.delta(*arguments)).any()
+
+
+def test_the_accuracy_of_pairs_is_what_scikit_learns_ranking_loss_leaves() -> None:
+    for labels, bits in ((BITS, BITS), (CLASSES, ONE_HOT)):
+        found = losses.MultiLabel().metric_sum(jnp.array(OUTPUTS), jnp.array(labels), jnp.array(WEIGHTS))
+        missed = metrics.label_ranking_loss(bits, OUTPUTS, sample_weight=WEIGHTS)
+        np.testing.assert_allclose(found / WEIGHTS.sum(), 1 - missed, rtol=1e-6)
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
@@ -285,6 +415,17 @@ def test_focal_losses_are_finite_however_sure_the_outputs_are(kind: type[Loss], 
         (lambda: losses.Triplet().check((3,)), r"Triplet needs a network ending in rows of shape \(2,\)"),
         (lambda: losses.EachPosition().check((3,)), "EachPosition needs a network ending in rows of shape"),
         (lambda: losses.EachPosition().encode(np.zeros((2, 3)), (4, 5)), r"takes labels of shape \(4,\)"),
+        (lambda: losses.GaussianLikelihood().check((3,)), r"two outputs for each label, this one has 3; put Dense\(2"),
+        (lambda: losses.MixtureDensity(2).check((7,)), r"network of 2 \* \(labels \+ 2\) outputs, this one has 7; put"),
+        (lambda: losses.MixtureDensity(2).check((4,)), r"outputs, this one has 4; put Dense\(6\) at its end for one"),
+        (lambda: losses.MixtureDensity(0), "components of MixtureDensity must be a positive integer, received 0"),
+        (lambda: losses.GaussianLikelihood(least_scale=0), r"least_scale of GaussianLikelihood must be .* \(0, inf\)"),
+        (
+            lambda: losses.GaussianLikelihood().encode(np.zeros((2, 2)), (6,)),
+            "takes 3 .*; give a row 3 labels",
+        ),
+        (lambda: losses.SquaredLogarithmicError().encode(np.array([-0.5]), (1,)), "must be between 0 and inf"),
+        (lambda: losses.MultiLabel().encode(np.array([[2.0, 0]]), (2,)), "must be between 0 and 1, received 2"),
         (lambda: losses.PairwiseLogistic().encode(np.zeros((2, 2)), (2,)), "takes 1 labels a row, .* give a row one"),
     ],
 )
@@ -334,6 +475,7 @@ def test_rates_that_are_not_positive_cost_finitely_and_lead_back() -> None:
         (losses.AbsoluteError(), [[-1, -2, 5], [-2, -2, 2], [-1, -2, -3]], 1 * 4),
         (losses.CosineSimilarity(), [[-2, -4, 6], [2, 2, -2], [0, 0, 1]], 1 - 2 + 4 * -3 / np.sqrt(14)),
         (losses.Poisson(), [[0, 0, 0], [0, 0, 0], [1, 1, 1]], None),
+        (losses.MixtureDensity(1), [-2, 1, 0], 2 * 9 + 4 * 4),
     ],
     ids=lambda case: type(case).__name__ if isinstance(case, Loss) else "",
 )
@@ -364,11 +506,24 @@ def test_one_output_decides_by_its_sign(loss: Loss) -> None:
         (losses.Poisson(log_rate=False), OUTPUTS),
         (losses.SquaredError(), OUTPUTS),
         (losses.Hinge(), OUTPUTS),
+        (losses.MultiLabel(), OUTPUTS),
     ],
     ids=repr,
 )
 def test_predict_is_what_outputs_mean(loss: Loss, expected: np.ndarray) -> None:
     np.testing.assert_allclose(loss.predict(jnp.array(OUTPUTS)), expected, rtol=1e-5)
+
+
+def test_predictions_of_distributions_are_their_parameters_and_have_a_mean() -> None:
+    normal, mixed = losses.GaussianLikelihood(), losses.MixtureDensity(2)
+    found = np.asarray(normal.predict(jnp.array(SIX)))
+    np.testing.assert_allclose(found, np.concatenate([OUTPUTS, scales(OTHERS)], axis=1), rtol=1e-5)
+    np.testing.assert_allclose(normal.mean(found), OUTPUTS, rtol=1e-6)
+    shares, means = special.softmax(EIGHT[:, :2], axis=1), EIGHT[:, 2:6]
+    found = np.asarray(mixed.predict(jnp.array(EIGHT)))
+    np.testing.assert_allclose(found, np.concatenate([shares, means, scales(EIGHT[:, 6:])], axis=1), rtol=1e-5)
+    expected = shares[:, :1] * means[:, :2] + shares[:, 1:] * means[:, 2:]
+    np.testing.assert_allclose(mixed.mean(found), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])
@@ -396,6 +551,19 @@ def test_value_and_delta_agree_with_pytorch(name: str) -> None:
     arguments = jnp.array(OUTPUTS), jnp.array(labels), jnp.ones(4)
     np.testing.assert_allclose(loss.value(*arguments), value.item(), rtol=1e-10)
     np.testing.assert_allclose(loss.delta(*arguments), outputs.grad.numpy(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.usefixtures("float64")
+def test_normal_likelihoods_are_those_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    outputs = torch.tensor(SIX, requires_grad=True)
+    means, raw = outputs.split(3, dim=1)
+    variances = (torch.nn.functional.softplus(raw) + 1e-3) ** 2
+    value = torch.nn.GaussianNLLLoss(full=True, reduction="sum")(means, torch.tensor(COUNTS), variances)
+    value.backward()
+    arguments = jnp.array(SIX), jnp.array(COUNTS), jnp.ones(4)
+    np.testing.assert_allclose(losses.GaussianLikelihood().value(*arguments), value.item(), rtol=1e-10)
+    np.testing.assert_allclose(losses.GaussianLikelihood().delta(*arguments), outputs.grad.numpy(), rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -442,9 +610,9 @@ def test_fields_are_checked(make: Callable[[], Loss], message: str) -> None:
 
 
 def test_a_loss_written_by_its_rows_alone_trains() -> None:
-    class LogCosh(Loss):
+    class Quartic(Loss):
         def losses(self, outputs: jax.Array, targets: jax.Array) -> jax.Array:
-            return jnp.log(jnp.cosh(outputs - targets)).sum(axis=1)
+            return ((outputs - targets) ** 4).sum(axis=1)
 
-    delta = LogCosh().delta(jnp.array(OUTPUTS), jnp.array(OTHERS), jnp.array(WEIGHTS))
-    np.testing.assert_allclose(delta, WEIGHTS[:, None] * np.tanh(OUTPUTS - OTHERS), rtol=1e-5)
+    delta = Quartic().delta(jnp.array(OUTPUTS), jnp.array(OTHERS), jnp.array(WEIGHTS))
+    np.testing.assert_allclose(delta, WEIGHTS[:, None] * 4 * (OUTPUTS - OTHERS) ** 3, rtol=1e-5)

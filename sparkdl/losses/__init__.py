@@ -4,6 +4,7 @@ from sparkdl.losses.categorical import ClassLoss as ClassLoss
 from sparkdl.losses.categorical import Hinge as Hinge
 from sparkdl.losses.categorical import HingeLoss as HingeLoss
 from sparkdl.losses.categorical import KLDivergence as KLDivergence
+from sparkdl.losses.categorical import MultiLabel as MultiLabel
 from sparkdl.losses.categorical import SigmoidCrossEntropy as SigmoidCrossEntropy
 from sparkdl.losses.categorical import SigmoidFocal as SigmoidFocal
 from sparkdl.losses.categorical import SigmoidLoss as SigmoidLoss
@@ -11,13 +12,19 @@ from sparkdl.losses.categorical import SoftmaxCrossEntropy as SoftmaxCrossEntrop
 from sparkdl.losses.categorical import SoftmaxFocal as SoftmaxFocal
 from sparkdl.losses.categorical import SoftmaxLoss as SoftmaxLoss
 from sparkdl.losses.categorical import SquaredHinge as SquaredHinge
+from sparkdl.losses.distributions import DistributionLoss as DistributionLoss
+from sparkdl.losses.distributions import GaussianLikelihood as GaussianLikelihood
+from sparkdl.losses.distributions import MixtureDensity as MixtureDensity
 from sparkdl.losses.loss import Loss as Loss
 from sparkdl.losses.numeric import AbsoluteError as AbsoluteError
+from sparkdl.losses.numeric import AbsolutePercentageError as AbsolutePercentageError
 from sparkdl.losses.numeric import CosineSimilarity as CosineSimilarity
 from sparkdl.losses.numeric import Huber as Huber
+from sparkdl.losses.numeric import LogCosh as LogCosh
 from sparkdl.losses.numeric import Poisson as Poisson
 from sparkdl.losses.numeric import Quantile as Quantile
 from sparkdl.losses.numeric import SquaredError as SquaredError
+from sparkdl.losses.numeric import SquaredLogarithmicError as SquaredLogarithmicError
 from sparkdl.losses.pairs import Comparison as Comparison
 from sparkdl.losses.pairs import Contrastive as Contrastive
 from sparkdl.losses.pairs import PairwiseLogistic as PairwiseLogistic

@@ -285,3 +285,46 @@ class SquaredHinge(HingeLoss):
 
     def slopes(self, outputs: Array, targets: Array) -> Array:
         return -2 * targets * jnp.maximum(0, 1 - targets * outputs)
+
+
+@dataclass(frozen=True)
+class MultiLabel(ClassLoss):
+    """The mean of exp(b - a) over pairs of an output a of a label that a row has and b of one that it lacks: BP-MLL.
+
+    The labels of a row are to have larger outputs than all others (Zhang and Zhou 2006). A row that has all labels or
+    none costs nothing. "accuracy" is the share of pairs in the right order, 1 where there are none.
+
+    Only differences of outputs count. Their signs, by which `evaluate` tells which labels are there, mean something if
+    the network ends in Tanh(), as the paper's does; without it, exp overflows past 88 in float32, too.
+    """
+
+    label_range = (0.0, 1.0)
+    least_outputs = 2
+
+    def losses(self, outputs: Array, targets: Array) -> Array:
+        has, lacks, pairs = _sides(targets)
+        counts = (has.sum(axis=1) * lacks.sum(axis=1)).astype(outputs.dtype)
+        lag = jax.nn.logsumexp(_only(-outputs, has), axis=1) + jax.nn.logsumexp(_only(outputs, lacks), axis=1)
+        return jnp.where(pairs, jnp.exp(lag - jnp.log(counts)), 0)
+
+    def slopes(self, outputs: Array, targets: Array) -> Array:
+        has, lacks, pairs = _sides(targets)
+        up, down = jax.nn.softmax(_only(-outputs, has)), jax.nn.softmax(_only(outputs, lacks))
+        return jnp.where(pairs[:, None], self.losses(outputs, targets)[:, None] * (down - up), 0)
+
+    def metrics(self, outputs: Array, labels: Array) -> Array:
+        has, lacks, pairs = _sides(self.targets(outputs, labels))
+        ordered = (outputs[:, :, None] > outputs[:, None]) & has[:, :, None] & lacks[:, None]
+        share = ordered.sum(axis=(1, 2)) / (has.sum(axis=1) * lacks.sum(axis=1))
+        return jnp.where(pairs, share, 1).astype(outputs.dtype)
+
+
+def _sides(targets: Array) -> tuple[Array, Array, Array]:
+    """(labels that a row has, those that it lacks, whether there are both); of rows without both all labels twice."""
+    has = targets > 0.5
+    pairs = has.any(axis=1) & ~has.all(axis=1)
+    return has | ~pairs[:, None], ~has | ~pairs[:, None], pairs
+
+
+def _only(outputs: Array, chosen: Array) -> Array:
+    return jnp.where(chosen, outputs, -jnp.inf)

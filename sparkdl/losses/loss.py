@@ -93,7 +93,8 @@ class Loss(Spec):
             return labels.astype(np.int32)
         labels, taken = labels[:, None] if labels.ndim == 1 else labels, self.labels_a_row(output_shape)
         if labels.shape[1:] != (taken,):
-            remedy = "give one label an output" if taken == count else "give a row one label"
+            wanted = "one label" if taken == 1 else f"{taken} labels"
+            remedy = "give one label an output" if taken == count else f"give a row {wanted}"
             raise ValueError(
                 f"{type(self).__name__} takes {taken} labels a row, since the network has {count} outputs, "
                 f"received {math.prod(labels.shape[1:])}; {remedy}."

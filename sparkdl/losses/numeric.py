@@ -36,6 +36,59 @@ class AbsoluteError(Loss):
 
 
 @dataclass(frozen=True)
+class AbsolutePercentageError(Loss):
+    """100 * |o - t| / |t|, in percent as Keras and Deeplearning4j have it.
+
+    As in Keras |t| is at least 1e-7, so that labels of 0 cost finitely, but so much that they outweigh all others.
+    """
+
+    def losses(self, outputs: Array, targets: Array) -> Array:
+        return (jnp.abs(outputs - targets) * _percent(targets)).sum(axis=1)
+
+    def slopes(self, outputs: Array, targets: Array) -> Array:
+        return jnp.sign(outputs - targets) * _percent(targets)
+
+
+def _percent(targets: Array) -> Array:
+    return 100 / jnp.maximum(jnp.abs(targets), 1e-7)
+
+
+@dataclass(frozen=True)
+class SquaredLogarithmicError(Loss):
+    """(log(1 + o) - log(1 + t)) ** 2 of labels t of at least 0.
+
+    Outputs below 0 have o itself, the tangent at 0, in place of log(1 + o), so that the loss stays finite and leads
+    back; Keras raises them to 0, from where no slope leads on.
+    """
+
+    label_range = (0.0, math.inf)
+
+    def losses(self, outputs: Array, targets: Array) -> Array:
+        return (_log_ratio(outputs, targets) ** 2).sum(axis=1)
+
+    def slopes(self, outputs: Array, targets: Array) -> Array:
+        return 2 * _log_ratio(outputs, targets) / (1 + jnp.maximum(outputs, 0))
+
+
+def _log_ratio(outputs: Array, targets: Array) -> Array:
+    return jnp.log1p(jnp.maximum(outputs, 0)) + jnp.minimum(outputs, 0) - jnp.log1p(targets)
+
+
+@dataclass(frozen=True)
+class LogCosh(Loss):
+    """log(cosh(o - t)): about (o - t) ** 2 / 2 of small distances, and |o - t| - log(2) of large ones."""
+
+    def losses(self, outputs: Array, targets: Array) -> Array:
+        distance = jnp.abs(outputs - targets)
+        near = jnp.log1p(2 * jnp.sinh(jnp.minimum(distance, 1) / 2) ** 2)  # where the next line loses digits
+        far = distance + jnp.log1p(jnp.exp(-2 * distance)) - math.log(2)
+        return jnp.where(distance < 1, near, far).sum(axis=1)
+
+    def slopes(self, outputs: Array, targets: Array) -> Array:
+        return jnp.tanh(outputs - targets)
+
+
+@dataclass(frozen=True)
 class Huber(Loss):
     """(o - t) ** 2 / 2 up to |o - t| = threshold, continued by its tangent (Huber 1964)."""
 

@@ -23,7 +23,7 @@ class EachPosition(Loss):
     """The mean, over the positions of a row, of another loss, as for segmentation.
 
     outputs  (batch, *positions, outputs)
-    labels   (batch, *positions) classes, or (batch, *positions, outputs); the positions may also be one axis
+    labels   (batch, *positions) classes, or (batch, *positions, labels); the positions may also be one axis
 
     Parameters
     ----------
@@ -62,7 +62,8 @@ class EachPosition(Loss):
     def encode(self, labels: np.ndarray[Any, Any], output_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         *positions, outputs = output_shape
         count = math.prod(positions)
-        shapes = [(*positions,), (count,), (*positions, outputs), (count, outputs), (count * outputs,)]
+        each = self._of_one.labels_a_row((outputs,))
+        shapes = [(*positions,), (count,), (*positions, each), (count, each), (count * each,)]
         if labels.shape[1:] not in shapes:
             raise ValueError(
                 f"EachPosition takes labels of shape {tuple(positions)}, since the network has rows of shape "

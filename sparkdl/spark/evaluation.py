@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.ragged import step_shape
-from sparkdl.losses import Loss, Quantile, SoftmaxLoss
+from sparkdl.losses import DistributionLoss, Loss, Quantile, SoftmaxLoss
 from sparkdl.losses.positions import of_one_position
 from sparkdl.scoring.forward import Scoring
 from sparkdl.spark.driver import columns
@@ -113,7 +113,7 @@ def _kind(loss: Loss, shape: tuple[int, ...], label_list: bool) -> str:
         independent = outputs > 1 and not isinstance(loss, SoftmaxLoss)
         return "labels" if label_list and independent and loss is of_one else "classes"
     labels = loss.labels_a_row(shape)
-    if labels != math.prod(shape):
+    if labels != math.prod(shape) and not isinstance(of_one, DistributionLoss):
         raise ValueError(
             f"evaluate has no measures of {type(of_one).__name__}, whose rows have {math.prod(shape)} outputs and "
             f"{labels} labels; score_rows gives the loss of rows, and summary.history the metric of the fit."

@@ -32,7 +32,8 @@ class DeepRegressor(Regressor, DeepEstimator):
     network : Network
         Ending in one output a label.
     loss : Loss or str, default "squared_error"
-        Such as squared_error, absolute_error, huber, poisson.
+        Such as squared_error, absolute_error, huber, poisson. Of one that takes fewer labels than there are outputs,
+        as Quantile or GaussianLikelihood, the prediction is a Vector.
     labelCol : str
         Numeric; array<numeric> or Vector for several outputs.
 

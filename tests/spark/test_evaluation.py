@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from scipy.stats import norm
 from sklearn import metrics
 from spark_cases import FEATURES, LABELS, NETWORK, Array, a_model, arrays, softmax
 
@@ -19,7 +20,7 @@ from sparkdl.evaluation import (
     RegressionEvaluation,
 )
 from sparkdl.layers import Dense, EachStep, Rescale, Reshape
-from sparkdl.losses import EachPosition, Quantile, Triplet
+from sparkdl.losses import EachPosition, GaussianLikelihood, Loss, MixtureDensity, Quantile, Triplet
 from sparkdl.spark import evaluation
 from sparkdl.spark.tasks import measuring
 
@@ -146,7 +147,7 @@ def test_a_single_output_tells_two_classes(weighed: DataFrame, kind: Any, loss: 
     assert len(found.curves) == 1
 
 
-@pytest.mark.parametrize("loss", ["sigmoid_cross_entropy", "hinge"])
+@pytest.mark.parametrize("loss", ["sigmoid_cross_entropy", "hinge", "multi_label"])
 def test_labels_of_several_outputs_are_measured_one_by_one(weighed: DataFrame, loss: str) -> None:
     model = a_model(network=THREE, loss=loss, labelCol="labels", **WEIGHED)
     found = model.evaluate(weighed, exact_rows=100)
@@ -258,6 +259,40 @@ def test_quantiles_are_measured_by_position(positions: DataFrame, each: bool) ->
             expected = metrics.mean_pinball_loss(*pair, sample_weight=WEIGHTS, alpha=alpha)
             assert own.pinball == pytest.approx(expected, rel=1e-5)
     assert measured.loss == pytest.approx(3 * measured.pinball, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss, label, shape",
+    [
+        (GaussianLikelihood(), "numbers", ()),
+        (EachPosition(GaussianLikelihood()), "six", (2, 6)),
+        (MixtureDensity(2), "label", ()),
+        (EachPosition(MixtureDensity(2)), "two", (2, 6)),
+    ],
+    ids=repr,
+)
+def test_of_distributions_the_mean_is_measured(
+    positions: DataFrame, loss: Loss, label: str, shape: tuple[int, ...]
+) -> None:
+    layers = [Rescale(1 / 255), Dense(12), Reshape(shape)] if shape else [Rescale(1 / 255), Dense(6)]
+    model = a_model(DeepRegressionModel, Network(layers, input_shape=(4,)), loss=loss, labelCol=label, **WEIGHED)
+    measured = model.evaluate(positions)
+    assert isinstance(measured, RegressionEvaluation) and measured.rows == 18
+    (column,) = columns_of(model, positions, "prediction")
+    parameters = column.reshape(-1, 6)
+    normal = label in ("numbers", "six")
+    means = parameters[:, :3] if normal else (parameters[:, :2] * parameters[:, 2:4]).sum(axis=1)
+    means = means.reshape(24, -1)
+    truth = LABELS[:, None] if label == "label" else NUMBERS[:, : means.shape[1]]
+    expected = metrics.mean_squared_error(truth, means, sample_weight=WEIGHTS, multioutput="raw_values")
+    np.testing.assert_allclose([own.mse for own in measured.per_output], expected, rtol=1e-5)
+    if normal:
+        densities = norm.logpdf(truth.reshape(-1, 3), parameters[:, :3], parameters[:, 3:])
+    else:
+        each = norm.pdf(truth.reshape(-1, 1), parameters[:, 2:4], parameters[:, 4:])
+        densities = np.log((parameters[:, :2] * each).sum(axis=1))
+    own = -densities.reshape(24, -1).sum(axis=1) / (2 if shape else 1)
+    assert measured.loss == pytest.approx(np.average(own, weights=WEIGHTS), rel=1e-4)
 
 
 def test_positions_of_labelled_steps_are_measured_without_those_that_lack_a_label(spark: SparkSession) -> None:

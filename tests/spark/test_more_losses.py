@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
+from scipy.stats import norm
 
-from sparkdl import DeepEstimator, Network, models
+from sparkdl import DeepEstimator, DeepRegressor, Network, models
 from sparkdl.layers import Dense
-from sparkdl.losses import EachPosition, InBatchSoftmax, Quantile
+from sparkdl.losses import EachPosition, InBatchSoftmax, MixtureDensity, Quantile
 
 RANDOM = np.random.default_rng(8)
 
@@ -35,6 +36,32 @@ def test_quantiles_hold_as_many_labels_as_they_say(spark: SparkSession) -> None:
     np.testing.assert_allclose(scored["loss"], expected, rtol=1e-5, atol=1e-6)
     coverage = [each.coverage for each in model.evaluate(rows).average]
     np.testing.assert_allclose(coverage, (apart <= 0).mean(axis=0), rtol=1e-12)
+
+
+def test_a_mixture_finds_both_places_of_a_label(spark: SparkSession) -> None:
+    labels = RANDOM.choice([-2.0, 2.0], 400, p=[0.3, 0.7]) + RANDOM.normal(scale=0.3, size=400)
+    rows = spark.createDataFrame([([1.0], float(label)) for label in labels], "features array<double>, label double")
+    estimator = DeepRegressor(
+        network=Network([Dense(6)], input_shape=(1,)),
+        loss=MixtureDensity(2),
+        optimizer="adam",
+        stepSize=0.05,
+        maxIter=60,
+        batchSize=100,
+        numWorkers=2,
+    )
+    model = estimator.fit(rows)
+    (found,) = {tuple(row.prediction) for row in model.transform(rows).select("prediction").collect()}
+    shares, means, scales = np.split(np.array(found), 3)
+    order = means.argsort()
+    np.testing.assert_allclose(means[order], [-2, 2], atol=0.15)
+    np.testing.assert_allclose(shares[order], [(labels < 0).mean(), (labels > 0).mean()], atol=0.05)
+    scored = model.score_rows(rows).toPandas()
+    densities = norm.pdf(scored["label"].to_numpy()[:, None], means, scales) @ shares
+    np.testing.assert_allclose(scored["loss"], -np.log(densities), rtol=1e-4, atol=1e-5)
+    measured = model.evaluate(rows)
+    assert measured.average.mse == pytest.approx(((labels - shares @ means) ** 2).mean(), rel=1e-5)
+    assert measured.loss == pytest.approx(-np.log(densities).mean(), rel=1e-5)
 
 
 def test_every_pixel_has_a_class(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.ml.feature import VectorAssembler
 from pyspark.sql import DataFrame, SparkSession
+from scipy.stats import norm
 from spark_cases import FEATURES, LABELS, NETWORK, Array, a_model, arrays, initial, outputs, same_bits, softmax, table
 
 from sparkdl import (
@@ -23,7 +24,7 @@ from sparkdl import (
     specs,
 )
 from sparkdl.layers import Dense, Rescale, Tanh
-from sparkdl.losses import EachPosition, InBatchSoftmax, Loss, Quantile
+from sparkdl.losses import EachPosition, InBatchSoftmax, Loss, MixtureDensity, Quantile
 from sparkdl.weights import named_arrays
 
 HEADED = NETWORK.with_head([Dense(2, name="head")], after="tanh_2").frozen(until="tanh_2")
@@ -201,15 +202,20 @@ CLASS_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
     "squared_hinge": lambda o, t: (margins(o, t) ** 2).sum(axis=1),
     "softmax_focal": lambda o, t: -(t * (1 - softmax(o)) ** 2 * np.log(softmax(o))).sum(axis=1),
     "sigmoid_focal": lambda o, t: (np.log1p(np.exp(-(2 * t - 1) * o)) / (1 + np.exp((2 * t - 1) * o)) ** 2).sum(axis=1),
+    "multi_label": lambda o, t: np.exp(((1 - 2 * t) * o).sum(axis=1)),
 }
 PAIR_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
     "triplet": lambda o, t: np.maximum(0, 1 + (2 * t - 1) * (o[:, 0] - o[:, 1])),
     "pairwise_logistic": lambda o, t: np.log1p(np.exp(-(2 * t - 1) * (o[:, 0] - o[:, 1]))),
+    "gaussian_likelihood": lambda o, t: -norm.logpdf(t, o[:, 0], np.log1p(np.exp(o[:, 1])) + 1e-3),
 }
 NUMBER_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
     "kl_divergence": lambda o, t: (t * np.log(t / softmax(o))).sum(axis=1),
     "squared_error": lambda o, t: ((o - t) ** 2).sum(axis=1),
     "absolute_error": lambda o, t: abs(o - t).sum(axis=1),
+    "absolute_percentage_error": lambda o, t: 100 * (abs(o - t) / t).sum(axis=1),
+    "squared_logarithmic_error": lambda o, t: ((np.where(o < 0, o, np.log1p(abs(o))) - np.log1p(t)) ** 2).sum(axis=1),
+    "log_cosh": lambda o, t: np.log(np.cosh(o - t)).sum(axis=1),
     "huber": lambda o, t: np.where(abs(o - t) < 1, (o - t) ** 2 / 2, abs(o - t) - 0.5).sum(axis=1),
     "contrastive": lambda o, t: (t * o**2 + (1 - t) * np.maximum(0, 1 - o) ** 2).sum(axis=1),
     "poisson": lambda o, t: (np.exp(o) - t * o).sum(axis=1),
@@ -245,7 +251,7 @@ def test_every_loss_is_scored_here() -> None:
     kinds = {kind for kind in specs.registry.values() if issubclass(kind, Loss) and kind.is_packaged()}
     own = {kind for kind in kinds if not kinds & {*kind.__subclasses__()}}
     here = {type(Loss.of(name)) for name in CLASS_LOSSES | NUMBER_LOSSES | PAIR_LOSSES}
-    assert own == here | {InBatchSoftmax, Quantile, EachPosition}  # which are in test_more_losses.py
+    assert own == here | {InBatchSoftmax, MixtureDensity, Quantile, EachPosition}  # which are in test_more_losses.py
 
 
 def test_the_loss_of_each_row_needs_a_label_that_fits(spark: SparkSession, rows: DataFrame) -> None:

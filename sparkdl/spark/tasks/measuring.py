@@ -26,7 +26,7 @@ from sparkdl.evaluation import (
 )
 from sparkdl.evaluation.base import require_finite
 from sparkdl.layers.ragged import step_shape
-from sparkdl.losses import Loss, Quantile
+from sparkdl.losses import DistributionLoss, Loss, Quantile
 from sparkdl.losses.positions import of_one_position
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
@@ -89,7 +89,7 @@ def _measures(kind: str, shape: tuple[int, ...], loss: Loss, options: Evaluation
     if isinstance(loss, Quantile):
         return QuantileMeasures(loss.quantiles, math.prod(shape[:-1]))
     if kind == "numbers":
-        return RegressionMeasures(math.prod(shape))
+        return RegressionMeasures(math.prod(shape[:-1]) * loss.labels_a_row(shape[-1:]))
     outputs, probabilistic = shape[-1], loss.gives_probabilities
     if kind == "labels":
         return MultilabelMeasures(outputs, probabilistic=probabilistic, **options)  # type: ignore[misc]
@@ -189,6 +189,8 @@ def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) 
             chosen = None if own_weights is None else own_weights[known]
             each = numbers_of(labels[name])[known]
             shape, kind = step_shape(network.output_shapes[name]), plan.kinds[name]
+            if isinstance(loss := of_one_position(objective.losses[name]), DistributionLoss):
+                parts["predictions"] = loss.mean(parts["predictions"].reshape(-1, shape[-1])).reshape(len(each), -1)
             if kind == "classes" and len(shape) > 1:
                 _add_positions(own, plan.decide, parts, each, chosen, shape)
             else:

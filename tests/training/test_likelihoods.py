@@ -1,0 +1,78 @@
+"""Networks trained by the likelihood of a distribution, against what their labels were drawn from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from sparkdl import Network, training
+from sparkdl.layers import Dense, Tanh
+from sparkdl.losses import GaussianLikelihood, Loss, MixtureDensity, MultiLabel
+
+RANDOM = np.random.default_rng(4)
+ROWS = 600
+SIDE = np.arange(ROWS) % 2  # which of two kinds a row is of
+GIVEN: dict[str, Any] = {"optimizer": "adam", "step_size": 0.05, "epochs": 150, "batch_size": 100, "devices": 2}
+
+
+def predictions(network: Network, loss: Loss, labels: np.ndarray) -> tuple[np.ndarray, training.Result]:
+    """Of a row of each kind, and the fit."""
+    x = SIDE[:, None].astype("float32")
+    result = training.fit(network, (x, labels), loss=loss, **GIVEN)
+    return np.asarray(loss.predict(network.forward(result.weights, jnp.array([[0.0], [1.0]])))), result
+
+
+def test_means_and_standard_deviations_of_each_kind_are_found() -> None:
+    labels = np.stack([RANDOM.normal(1 - SIDE, 0.5 + SIDE), RANDOM.normal(SIDE * 2, 1)], axis=1)
+    loss, network = GaussianLikelihood(), Network([Dense(4)], input_shape=(1,))
+    found, result = predictions(network, loss, labels)
+    kinds = [labels[side == SIDE] for side in (0, 1)]
+    np.testing.assert_allclose(found[:, :2], [kind.mean(axis=0) for kind in kinds], atol=0.1)
+    np.testing.assert_allclose(found[:, 2:], [kind.std(axis=0) for kind in kinds], rtol=0.1)
+    expected = np.mean([kind.var(axis=0).sum() for kind in kinds])
+    assert result.history[-1].metric == pytest.approx(expected, rel=0.1)
+
+
+def test_two_places_of_a_label_are_told_apart() -> None:
+    """Labels lie at -2 and 2, of which a quarter at 2 for one kind and half for the other; a mean is neither."""
+    upper = np.where(SIDE, 0.5, 0.25)
+    labels = np.where(RANDOM.random(ROWS) < upper, 2, -2) + RANDOM.normal(scale=0.3, size=ROWS)
+    loss, network = MixtureDensity(4), Network([Dense(8), Tanh(), Dense(12)], input_shape=(1,))
+    found, result = predictions(network, loss, labels)
+    shares, means, scales = np.split(found, 3, axis=1)
+    kinds = [labels[side == SIDE] for side in (0, 1)]
+    np.testing.assert_allclose((shares * (means > 0)).sum(axis=1), [np.mean(kind > 0) for kind in kinds], atol=0.05)
+    np.testing.assert_allclose((shares * np.abs(means)).sum(axis=1), 2, atol=0.15)
+    np.testing.assert_allclose((shares * scales).sum(axis=1), 0.3, atol=0.1)
+    np.testing.assert_allclose(loss.mean(found)[:, 0], [kind.mean() for kind in kinds], atol=0.15)
+    densities = upper * norm.pdf(labels, 2, 0.3) + (1 - upper) * norm.pdf(labels, -2, 0.3)
+    assert result.history[-1].loss == pytest.approx(-np.log(densities).mean(), abs=0.05)
+
+
+def test_labels_that_a_row_has_come_before_others() -> None:
+    labels = np.where(SIDE[:, None], [1, 0, 1], [0, 1, 0])
+    network = Network([Dense(3), Tanh()], input_shape=(1,))
+    found, result = predictions(network, MultiLabel(), labels)
+    assert result.history[-1].metric == 1
+    np.testing.assert_array_equal(found > 0, [[False, True, False], [True, False, True]])
+
+
+def test_a_distribution_of_ones_own_is_trained() -> None:
+    class Exponential(GaussianLikelihood):
+        """log(m) + t / m, of labels above 0; the second output is not looked at."""
+
+        def predict(self, outputs: Any) -> Any:
+            return jnp.exp(outputs)
+
+        def losses(self, outputs: Any, targets: Any) -> Any:
+            return (outputs[:, :1] + targets * jnp.exp(-outputs[:, :1])).sum(axis=1)
+
+        slopes = Loss.slopes
+
+    labels = RANDOM.exponential(1 + SIDE)
+    found, _ = predictions(Network([Dense(2)], input_shape=(1,)), Exponential(), labels)
+    np.testing.assert_allclose(found[:, 0], [labels[side == SIDE].mean() for side in (0, 1)], rtol=0.1)
