@@ -97,6 +97,7 @@ from sparkdl.layers.ragged import Ragged as Ragged
 from sparkdl.layers.random_affine import RandomAffine as RandomAffine
 from sparkdl.layers.random_erasing import RandomErasing as RandomErasing
 from sparkdl.layers.rectifying import Celu as Celu
+from sparkdl.layers.rectifying import HardSwish as HardSwish
 from sparkdl.layers.rectifying import Mish as Mish
 from sparkdl.layers.rectifying import ThresholdedRelu as ThresholdedRelu
 from sparkdl.layers.repeat_step import RepeatStep as RepeatStep

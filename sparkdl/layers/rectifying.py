@@ -37,6 +37,19 @@ class Mish(Activation):
 
 
 @dataclass(frozen=True)
+class HardSwish(Activation):
+    """y = x * min(max(x + 3, 0), 6) / 6, nearly Silu (Howard et al. 2019). The subgradient at -3 is 0, at 3 it is 1."""
+
+    @jitted
+    def forward(self, weights: Weights, x: Array) -> Array:
+        return x * (jnp.clip(x + 3, 0, 6) / 6)
+
+    @jitted
+    def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
+        return dy * jnp.where(jnp.abs(x) < 3, x / 3 + 0.5, jnp.where(x > 0, 1, 0).astype(x.dtype))
+
+
+@dataclass(frozen=True)
 class Celu(Activation):
     """y = max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0), an Elu whose slope is 1 at 0 for every alpha (Barron 2017).
 

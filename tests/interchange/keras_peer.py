@@ -99,7 +99,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[[Any], list[Any]]]] = {
 }  # fmt: skip
 ACTIVATIONS = (
     *("relu", "relu6", "elu", "selu", "gelu", "silu", "sigmoid", "tanh", "softplus", "hard_sigmoid", "leaky_relu"),
-    *("celu", "hard_tanh", "log_sigmoid", "mish", "softsign", "log_softmax", "linear", "softmax"),
+    *("celu", "hard_tanh", "log_sigmoid", "mish", "softsign", "log_softmax", "linear", "hard_silu", "softmax"),
 )
 
 
@@ -228,7 +228,7 @@ def activations_between(keras: Any) -> Any:
     made = [getattr(home, name)(x) for home in (ops, of) for name in names]
     made += [ops.celu(x, 0.5), ops.elu(x, 0.3), ops.gelu(x, approximate=False), ops.leaky_relu(x, 0.4), of.swish(x)]
     made += [of.relu(x, max_value=0.5), of.relu(x, max_value=6), of.relu(x, 0.1), of.relu(x, threshold=0.2)]
-    made += [ops.softmax(x, axis=2), of.gelu(x, approximate=True)]
+    made += [ops.softmax(x, axis=2), of.gelu(x, approximate=True), ops.hard_silu(x)]
     return keras.Model(x, ops.concatenate(made, axis=-1))
 
 
@@ -270,6 +270,17 @@ def operations_of_any_length(keras: Any) -> Any:
     return keras.Model(x, [*made, ops.mean(y, axis=1), ops.max(y, axis=1)])
 
 
+def of_applications(keras: Any) -> Any:
+    """Layers of Keras's own that only ConvNeXt and InceptionResNetV2 have."""
+    from keras.src.applications.convnext import LayerScale, StochasticDepth
+    from keras.src.applications.inception_resnet_v2 import CustomScaleLayer
+
+    k, x = keras.layers, keras.Input(IMAGE)
+    y = k.Add()([x, StochasticDepth(0.3, name="drop")(LayerScale(0.5, 4, name="scaled")(k.Conv2D(4, 1)(x)))])
+    z = CustomScaleLayer(0.17)([y, k.Conv2D(4, 3, padding="same")(y)])
+    return keras.Model(x, k.GlobalAveragePooling2D()(z))
+
+
 def by_name(*models: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
     return {model.__name__: model for model in models}
 
@@ -281,6 +292,7 @@ def application(name: str, **options: Any) -> Callable[[Any], Any]:
 
 APPLICATIONS: dict[str, Callable[[Any], Any]] = {
     "EfficientNetB0": application("EfficientNetB0"),
+    "MobileNetV3Small": application("MobileNetV3Small", include_top=False, pooling="avg"),
     "MobileNetV2": application("MobileNetV2", alpha=0.35, classifier_activation="softmax"),
     "ResNet50": application("ResNet50"),
     "VGG16": application(
@@ -296,7 +308,15 @@ def sequential(row: tuple[int, ...], layers: Callable[[Any], list[Any]]) -> Call
 TABLES: dict[str, Mapping[str, Callable[[Any], Any]]] = {
     "layers": {name: sequential(*row) for name, row in LAYERS.items()},
     "models": by_name(
-        merging, one_merge, merge_and_more, squeeze_and_excite, shared, shared_for_two_sizes, nested, row_of_layers
+        merging,
+        one_merge,
+        merge_and_more,
+        squeeze_and_excite,
+        shared,
+        shared_for_two_sizes,
+        nested,
+        row_of_layers,
+        of_applications,
     ),
     "operations": by_name(
         arithmetic, activations_between, operations_between, operations_of_any_length, positions_taken, axes_moved

@@ -109,7 +109,7 @@ CASES = {
     "clip by other bounds": Case(VECTOR, "y = Clip(x, l, h)", {"l": number(-0.5), "h": number(1)}, ["HardTanh"]),
     "clip by other bounds, up to opset 10": Case(VECTOR, "y = Clip<min=0.0, max=1.0>(x)", {}, ["HardTanh"], opset=10),
     "clip below": Case(VECTOR, "y = Clip(x, l)", {"l": number(0)}, ["Relu"]),
-    "hard swish": Case(VECTOR, "y = HardSwish(x)", {}, ["HardSigmoid", "Multiply"]),
+    "hard swish": Case(VECTOR, "y = HardSwish(x)", {}, ["HardSwish"]),
     "hard sigmoid": Case(VECTOR, "y = HardSigmoid<alpha=0.16666667, beta=0.5>(x)", {}, ["HardSigmoid"]),
     "prelu of channels": Case(IMAGE, "y = PRelu(x, s)", {"s": (4, 1, 1)}, ["PRelu"]),
     "prelu": Case(IMAGE, "y = PRelu(x, s)", {"s": (1,)}, ["LeakyRelu"]),

@@ -33,7 +33,7 @@ from sparkdl.layers.merge import Add, Average, Concatenate, Dot, Maximum, Minimu
 from sparkdl.layers.normalization import L2Normalize, LayerNorm, LocalResponseNorm
 from sparkdl.layers.random_affine import RandomAffine
 from sparkdl.layers.random_erasing import RandomErasing
-from sparkdl.layers.rectifying import Celu, Mish, ThresholdedRelu
+from sparkdl.layers.rectifying import Celu, HardSwish, Mish, ThresholdedRelu
 from sparkdl.layers.shape import Flatten, Reshape, Subset, Unstack
 from sparkdl.layers.squashing import HardTanh, RationalTanh, RectifiedTanh, Softsign
 
@@ -75,6 +75,7 @@ ACTIVATIONS = [
     Row(Softmax(), (5,), refused=()),
     Row(Softmax(), (2, 3, 4), refused=()),
     Row(HardSigmoid(), (3, 4)),
+    Row(HardSwish(), (3, 4)),
     Row(Mish(), (3, 4)),
     Row(Celu(0.5), (3, 4)),
     Row(ThresholdedRelu(0.3), (3, 4)),

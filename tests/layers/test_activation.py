@@ -26,7 +26,7 @@ from sparkdl.layers.activation import (
     Tanh,
 )
 from sparkdl.layers.log_probabilities import LogSigmoid, LogSoftmax
-from sparkdl.layers.rectifying import Celu, Mish, ThresholdedRelu
+from sparkdl.layers.rectifying import Celu, HardSwish, Mish, ThresholdedRelu
 from sparkdl.layers.squashing import HardTanh, RationalTanh, RectifiedTanh, Softsign
 from sparkdl.losses import SoftmaxCrossEntropy
 
@@ -84,6 +84,11 @@ FORMULAS: list[tuple[Activation, Function, Function]] = [
     (Tanh(), np.tanh, lambda x: 1 - np.tanh(x) ** 2),
     (Softplus(), lambda x: np.logaddexp(0, x), special.expit),
     (HardSigmoid(), lambda x: np.clip(x / 6 + 0.5, 0, 1), lambda x: (np.abs(x) < 3) / 6),
+    (
+        HardSwish(),
+        lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+        lambda x: np.where(np.abs(x) < 3, x / 3 + 0.5, 1.0 * (x > 0)),
+    ),
     (Mish(), lambda x: x * np.tanh(np.logaddexp(0, x)), mish_slope),
     (Celu(1.5), lambda x: 1.5 * elu(x / 1.5, 1, 1), lambda x: elu_slope(x / 1.5, 1, 1)),
     (ThresholdedRelu(3), lambda x: np.where(x > 3, x, 0), lambda x: 1.0 * (x > 3)),
@@ -182,6 +187,10 @@ def test_all_agree_with_pytorch_at_the_kinks_too(float64: None) -> None:
         (Tanh(), functional.tanh),
         (Softplus(), lambda x: functional.softplus(x, threshold=1000)),
         (Softmax(), lambda x: functional.softmax(x, dim=-1)),
+        (
+            HardSwish(),
+            lambda x: x * functional.relu6(x + 3) / 6,
+        ),  # its own has other slopes at the kinks in some versions
         (Mish(), functional.mish),
         (Celu(0.5), lambda x: functional.celu(x, 0.5)),
         (ThresholdedRelu(0.75), lambda x: functional.threshold(x, 0.75, 0)),

@@ -15,7 +15,7 @@ from sparkdl.layers.chain import snake_case
 from sparkdl.layers.ragged import is_row_shape
 from sparkdl.layers.steps import output_shape
 
-HOMES = re.compile(r"(tf_)?keras|(tf_)?keras(\.src)?\.(layers|models|engine)(\..*)?")
+HOMES = re.compile(r"(tf_)?keras|(tf_)?keras(\.src)?\.(layers|models|engine|applications)(\..*)?")
 OPERATIONS = re.compile(r"keras(\.src)?\.(ops|activations)(\..*)?")  # homes of what stands between layers, as x + y
 # Classes that Keras exports, and writes in some files, by another name than their own.
 OWN_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}

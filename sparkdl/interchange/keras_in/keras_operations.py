@@ -225,6 +225,7 @@ OPERATIONS: dict[str, Reading] = {
     "Elu": _of_one(keras_activations.elu),
     "Gelu": _of_one(gelu),
     "HardSigmoid": _named("hard_sigmoid"),
+    "HardSilu": _named("hard_silu"),
     "HardTanh": _named("hard_tanh"),
     "LeakyRelu": _of_one(leaky_relu),
     "LogSigmoid": _named("log_sigmoid"),

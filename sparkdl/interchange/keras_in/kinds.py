@@ -7,6 +7,7 @@ from typing import Any
 
 from sparkdl.interchange.keras_in import (
     keras_activations,
+    keras_applications,
     keras_dense,
     keras_images,
     keras_merges,
@@ -55,6 +56,7 @@ KINDS: dict[str, Conversion] = {
     "Bidirectional": keras_steps.bidirectional,
     "CenterCrop": keras_preparation.center_crop,
     "Concatenate": keras_merges.concatenated,
+    "CustomScaleLayer": keras_applications.scaled_sum,
     "Dense": keras_dense.dense,
     "Discretization": keras_preparation.discretization,
     "Dot": keras_merges.dot,
@@ -67,6 +69,7 @@ KINDS: dict[str, Conversion] = {
     "GroupedQueryAttention": keras_steps.grouped_attention,
     "Identity": _nothing,
     "LayerNormalization": keras_norms.layer_normalization,
+    "LayerScale": keras_applications.layer_scale,
     "MultiHeadAttention": keras_steps.attention,
     "Normalization": keras_dense.normalization,
     "PReLU": keras_activations.p_relu,
@@ -83,5 +86,6 @@ KINDS: dict[str, Conversion] = {
     "Rescaling": keras_dense.rescaling,
     "Reshape": keras_shapes.reshape,
     "Resizing": keras_preparation.resizing,
+    "StochasticDepth": keras_applications.stochastic_depth,
     "UnitNormalization": keras_norms.unit_normalization,
 }

@@ -21,12 +21,12 @@ from sparkdl.layers import (
     Elu,
     Gelu,
     HardSigmoid,
+    HardSwish,
     HardTanh,
     LeakyRelu,
     LogSigmoid,
     LogSoftmax,
     Mish,
-    Multiply,
     RationalTanh,
     RectifiedTanh,
     Relu,
@@ -101,12 +101,6 @@ def ended_softplus(build: Assembly, operator: Operator, x: Value) -> Value:
     return build.each(operator, Scale(1 / beta), y)
 
 
-def hard_swish(build: Assembly, operator: Operator, x: Value) -> Value:
-    """HardSwish, as a product."""
-    gate = build.each(replace(operator, name=f"{operator.name}_gate"), HardSigmoid(), x)
-    return build.put(operator, Multiply(), [(x, x.ours), (gate, x.ours)], x.ours, x.theirs)
-
-
 def softmax(build: Assembly, operator: Operator, x: Value) -> Value:
     """Softmax along one axis, or up to opset 12 along it and those behind it together."""
     if (scores := softmax_of_scores(build, operator, x, _normed(operator, x))) is not None:
@@ -164,7 +158,7 @@ OPERATORS: Mapping[str, Handler] = {
     "Softplus": activation(lambda told: Softplus()),
     "EndedSoftplus": ended_softplus,
     "Neg": activation(lambda told: Scale(-1.0)),
-    "HardSwish": hard_swish,
+    "HardSwish": activation(lambda told: HardSwish()),
     "Clip": clip,
     "Softmax": softmax,
     "LogSoftmax": log_softmax,

@@ -19,6 +19,7 @@ from sparkdl.layers import (
     GaussianNoise,
     Gelu,
     HardSigmoid,
+    HardSwish,
     HardTanh,
     LeakyRelu,
     LogSigmoid,
@@ -99,6 +100,13 @@ def _selu(out: Writing, layer: Selu, weights: Weights, x: Value) -> str:
 
 def _hard_sigmoid(out: Writing, layer: HardSigmoid, weights: Weights, x: Value) -> str:
     return out.op("HardSigmoid", x.name, alpha=1 / 6, beta=0.5)
+
+
+def _hard_swish(out: Writing, layer: HardSwish, weights: Weights, x: Value) -> str:
+    """By what it is made of before opset 14, with which HardSwish came."""
+    if out.opset >= 14:
+        return out.op("HardSwish", x.name)
+    return out.op("Mul", x.name, out.op("HardSigmoid", x.name, alpha=1 / 6, beta=0.5))
 
 
 def _silu(out: Writing, layer: Silu, weights: Weights, x: Value) -> str:
@@ -200,6 +208,7 @@ WRITERS: dict[type[Layer], Writer] = {
     Softplus: _plain("Softplus"),
     Softmax: Writer(_softmax, Takes.EITHER),
     HardSigmoid: Writer(_hard_sigmoid, Takes.ANY),
+    HardSwish: Writer(_hard_swish, Takes.ANY),
     LogSigmoid: Writer(_log_sigmoid, Takes.ANY),
     LogSoftmax: Writer(_softmax, Takes.EITHER),
     Mish: Writer(_mish, Takes.ANY),
