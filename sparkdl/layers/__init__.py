@@ -53,6 +53,7 @@ from sparkdl.layers.dropout import GaussianDropout as GaussianDropout
 from sparkdl.layers.dropout import GaussianNoise as GaussianNoise
 from sparkdl.layers.dropout import SpatialDropout as SpatialDropout
 from sparkdl.layers.dropout import StochasticDepth as StochasticDepth
+from sparkdl.layers.dropout import WeightNoise as WeightNoise
 from sparkdl.layers.each_step import EachStep as EachStep
 from sparkdl.layers.embedding import Bucketize as Bucketize
 from sparkdl.layers.embedding import CrossCategories as CrossCategories

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -184,7 +185,65 @@ class GaussianNoise(Noise):
 
 
 @dataclass(frozen=True)
-class DropConnect(Composite):
+class _DisturbedWeights(Composite):
+    """Base of the layers around a layer whose weights are disturbed in training, for rows that are taken together.
+
+    Together are a worker's rows of a batch or, on CPUs, a part of them; others are drawn for the next. Weights of one
+    axis, such as biases, are left alone.
+    """
+
+    layer: Layer
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.layer, Layer):
+            kind = type(self).__name__
+            raise ValueError(f"layer of {kind} must be a Layer, received {self.layer!r}; write Dense(8).")
+        if not self.trainable and self.layer.trainable:
+            object.__setattr__(self, "layer", replace(self.layer, trainable=False))
+        super().__post_init__()
+
+    @abstractmethod
+    def _disturbed(self, key: Array, weight: Array) -> Array:
+        """An array of weights as training uses it."""
+
+    def _slopes(self, key: Array, gradient: Array) -> Array:
+        """Its gradient, from that by what training used: the same, where weights are multiplied by what is drawn."""
+        return self._disturbed(key, gradient)
+
+    @cached_property
+    def children(self) -> tuple[Child, ...]:
+        return (Child("layer", self.layer, (0,)),)
+
+    def replaced(self, layers: Mapping[str, Layer]) -> Self:
+        return replace(self, layer=layers.get("layer", self.layer))
+
+    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Any]:
+        return super().train_forward(_of_each(self._disturbed, weights, context), x, context)
+
+    def train_backward(
+        self, weights: Weights, x: Any, y: Any, dy: Any, kept: Any, context: Context, wants_delta: bool
+    ) -> tuple[Any, Weights]:
+        used, whole = _of_each(self._disturbed, weights, context), replace(context, factored=False, apart=False)
+        dx, gradient = super().train_backward(used, x, y, dy, kept, whole, wants_delta)
+        return dx, _of_each(self._slopes, gradient, context)  # which needs it as arrays in the shapes of the weights
+
+    train_delta, train_gradient = Composite.train_delta, Composite.train_gradient  # which ask train_backward
+    new_state = Composite.new_state
+
+
+def _of_each(function: Callable[[Array, Array], Array], weights: Weights, context: Context) -> Weights:
+    """A function of a key, the same in every pass of a step, and of an array of at least two axes; of others they."""
+
+    def of(path: Any, array: Array) -> Array:
+        if array.ndim < 2:
+            return array
+        return function(jax.random.fold_in(context.key, crc32(jax.tree_util.keystr(path).encode())), array)
+
+    return jax.tree.map_with_path(of, weights)
+
+
+@dataclass(frozen=True)
+class DropConnect(_DisturbedWeights):
     """A layer whose weights are dropped at random in training, for rows that are taken together (Wan et al. 2013).
 
     Together are a worker's rows of a batch or, on CPUs, a part of them; others are drawn for the next. Those that stay
@@ -201,47 +260,49 @@ class DropConnect(Composite):
         Probability of dropping a weight, in [0, 1).
     """
 
-    layer: Layer
     rate: float
 
     def __post_init__(self) -> None:
-        if not isinstance(self.layer, Layer):
-            raise ValueError(f"layer of DropConnect must be a Layer, received {self.layer!r}; write Dense(8).")
-        if not self.trainable and self.layer.trainable:
-            object.__setattr__(self, "layer", replace(self.layer, trainable=False))
         super().__post_init__()
         check_rate(self, "a weight")
 
-    @cached_property
-    def children(self) -> tuple[Child, ...]:
-        return (Child("layer", self.layer, (0,)),)
+    def _disturbed(self, key: Array, weight: Array) -> Array:
+        return jnp.where(jax.random.bernoulli(key, 1 - self.rate, weight.shape), weight / (1 - self.rate), 0)
 
-    def replaced(self, layers: Mapping[str, Layer]) -> Self:
-        return replace(self, layer=layers.get("layer", self.layer))
 
-    def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, Any]:
-        return super().train_forward(self._thinned(weights, context), x, context)
+@dataclass(frozen=True)
+class WeightNoise(_DisturbedWeights):
+    """A layer whose weights have normal numbers added in training, or are multiplied by such (Murray and Edwards 1994).
 
-    def train_backward(
-        self, weights: Weights, x: Any, y: Any, dy: Any, kept: Any, context: Context, wants_delta: bool
-    ) -> tuple[Any, Weights]:
-        whole = replace(context, factored=False)  # what is dropped has no gradient, which a product of factors would
-        dx, gradient = super().train_backward(self._thinned(weights, context), x, y, dy, kept, whole, wants_delta)
-        return dx, self._thinned(gradient, context)
+    They are drawn once for rows that are taken together, a worker's of a batch or, on CPUs, a part of them; weights of
+    one axis, such as biases, are left alone. At inference it is the layer: Deeplearning4j's WeightNoise.
 
-    train_delta, train_gradient = Composite.train_delta, Composite.train_gradient  # which ask train_backward
-    new_state = Composite.new_state
+    x, y, dx and dy are those of the layer.
+    weights  {"layer": those of the layer}
 
-    def _thinned(self, weights: Weights, context: Context) -> Weights:
-        """The weights with some dropped: the same for weights and for their gradient, which is 0 there."""
+    Parameters
+    ----------
+    layer : Layer
+        Such as a Dense.
+    stddev : float
+        Standard deviation of the numbers, at least 0.
+    additive : bool, default True
+        Whether to add numbers of mean 0; False multiplies by numbers of mean 1.
+    """
 
-        def thin(path: Any, array: Array) -> Array:
-            if array.ndim < 2:
-                return array
-            key = jax.random.fold_in(context.key, crc32(jax.tree_util.keystr(path).encode()))
-            return jnp.where(jax.random.bernoulli(key, 1 - self.rate, array.shape), array / (1 - self.rate), 0)
+    stddev: float
+    additive: bool = True
 
-        return jax.tree.map_with_path(thin, weights)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, "[0, inf)", "stddev")
+
+    def _disturbed(self, key: Array, weight: Array) -> Array:
+        noise = self.stddev * jax.random.normal(key, weight.shape, weight.dtype)
+        return weight + noise if self.additive else weight * (1 + noise)
+
+    def _slopes(self, key: Array, gradient: Array) -> Array:
+        return gradient if self.additive else super()._slopes(key, gradient)
 
 
 def check_rate(layer: Any, dropped: str) -> None:

@@ -15,6 +15,7 @@ from sparkdl.layers.dropout import (
     GaussianNoise,
     SpatialDropout,
     StochasticDepth,
+    WeightNoise,
 )
 from sparkdl.layers.gates import Highway, SqueezeExcite
 from sparkdl.layers.local import LocallyConnected
@@ -73,6 +74,8 @@ NOISE = [
     Row(GaussianNoise(0.5), (3, 4)),
     Row(DropConnect(Dense(3), 0.4), (4,)),
     Row(DropConnect(DepthwiseConv((2, 2)), 0.4), (3, 4, 2)),
+    Row(WeightNoise(Dense(3), 0.2), (4,)),
+    Row(WeightNoise(DepthwiseConv((2, 2)), 0.3, additive=False), (3, 4, 2)),
 ]
 
 NORMS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from sparkdl import Network, training
-from sparkdl.layers import Dense, Layer, Ragged, Relu
+from sparkdl.layers import Dense, Embedding, Layer, Ragged, Relu
 from sparkdl.layers.base import Context
 from sparkdl.layers.dropout import (
     AlphaDropout,
@@ -20,6 +21,7 @@ from sparkdl.layers.dropout import (
     GaussianNoise,
     SpatialDropout,
     StochasticDepth,
+    WeightNoise,
 )
 
 
@@ -113,9 +115,42 @@ def test_weights_are_dropped_alike_on_the_way_there_and_back() -> None:
     np.testing.assert_allclose(gradient["layer"]["bias"], 200)
 
 
-def test_a_network_with_dropped_weights_trains() -> None:
+@pytest.mark.parametrize("additive", [True, False])
+def test_weights_have_noise_in_training_alone_the_same_there_and_back(additive: bool, float64: None) -> None:
+    random = np.random.default_rng(0)
+    layer, x, dy = WeightNoise(Dense(30), 0.2, additive), random.normal(size=(200, 40)), random.normal(size=(200, 30))
+    weights = {"layer": {"kernel": jnp.full((40, 30), 3.0), "bias": jnp.ones(30)}}
+    np.testing.assert_allclose(layer.forward(weights, jnp.asarray(x)), x.sum(axis=1, keepdims=True) * 3 + 1 + 0 * dy)
+    y, kept = layer.train_forward(weights, jnp.asarray(x), context(2, 200))
+    used = np.linalg.lstsq(x, np.asarray(y) - 1, rcond=None)[0]  # the kernel that it used
+    noise = used - 3 if additive else used / 3 - 1
+    assert abs(noise.mean()) < 5 * 0.2 / np.sqrt(noise.size) and noise.std() == pytest.approx(0.2, rel=0.1)
+    dx, gradient = layer.train_backward(weights, jnp.asarray(x), y, jnp.asarray(dy), kept, context(2, 200), True)
+    np.testing.assert_allclose(dx, dy @ used.T, rtol=1e-9, atol=1e-9)
+    expected = x.T @ dy * (1 if additive else 1 + noise)
+    np.testing.assert_allclose(gradient["layer"]["kernel"], expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(gradient["layer"]["bias"], dy.sum(axis=0))
+
+
+@pytest.mark.parametrize(
+    "layer", [DropConnect(Embedding(6, 3), 0.5), WeightNoise(Embedding(6, 3), 0.5, additive=False)], ids=str
+)
+def test_the_gradient_of_a_disturbed_table_is_one_in_its_shape(layer: Any) -> None:
+    """As it is in a step that would have the rows of a table apart."""
+    x, weights, dy = jnp.array([[4, 1, 4]]), {"layer": {"table": jnp.ones((6, 3))}}, jnp.ones((1, 3, 3))
+    whole = context(1, 1)
+    y, kept = layer.train_forward(weights, x, whole)
+    used = np.ones((6, 3))
+    used[4], used[1] = np.asarray(y)[0, 0], np.asarray(y)[0, 1]  # of ones, so that these are their slopes
+    _, gradient = layer.train_backward(weights, x, y, dy, kept, replace(whole, apart=True), False)
+    expected = used * np.array([0, 1, 0, 0, 2, 0])[:, None]
+    np.testing.assert_allclose(gradient["layer"]["table"], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("disturbed", [DropConnect(Dense(16), 0.1), WeightNoise(Dense(16), 0.1)], ids=str)
+def test_a_network_with_disturbed_weights_trains(disturbed: Layer) -> None:
     x = np.random.default_rng(0).normal(size=(200, 5)).astype("float32")
-    network = Network([DropConnect(Dense(16), 0.1), Relu(), Dense(1)], input_shape=(5,))
+    network = Network([disturbed, Relu(), Dense(1)], input_shape=(5,))
     given: dict[str, Any] = {"loss": "squared_error", "optimizer": "adam", "step_size": 0.01, "epochs": 20}
     result = training.fit(network, (x, x.sum(axis=1)), batch_size=20, **given)
     assert result.history[-1].loss < 0.2 * result.history[0].loss
@@ -125,3 +160,10 @@ def test_a_network_with_dropped_weights_trains() -> None:
 def test_a_rate_outside_0_to_1_is_an_error(rate: float) -> None:
     with pytest.raises(ValueError, match=f"rate of Dropout, the probability of dropping .* received {rate}"):
         Dropout(rate)
+
+
+def test_weight_noise_is_refused_in_a_sentence() -> None:
+    with pytest.raises(ValueError, match=r"stddev of WeightNoise must be a number in \[0, inf\), received -1"):
+        WeightNoise(Dense(2), -1)
+    with pytest.raises(ValueError, match="layer of WeightNoise must be a Layer, received 'dense'; write Dense"):
+        WeightNoise("dense", 0.1)  # type: ignore[arg-type]
