@@ -92,8 +92,12 @@ from sparkdl.layers.normalization import LocalResponseNorm as LocalResponseNorm
 from sparkdl.layers.normalization import RMSNorm as RMSNorm
 from sparkdl.layers.pooling import AvgPool as AvgPool
 from sparkdl.layers.pooling import GlobalAvgPool as GlobalAvgPool
+from sparkdl.layers.pooling import GlobalLpPool as GlobalLpPool
 from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
+from sparkdl.layers.pooling import GlobalSumPool as GlobalSumPool
+from sparkdl.layers.pooling import LpPool as LpPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
+from sparkdl.layers.pooling import SumPool as SumPool
 from sparkdl.layers.ragged import Ragged as Ragged
 from sparkdl.layers.random_affine import RandomAffine as RandomAffine
 from sparkdl.layers.random_erasing import RandomErasing as RandomErasing
@@ -102,6 +106,7 @@ from sparkdl.layers.rectifying import HardSwish as HardSwish
 from sparkdl.layers.rectifying import Mish as Mish
 from sparkdl.layers.rectifying import ThresholdedRelu as ThresholdedRelu
 from sparkdl.layers.repeat_step import RepeatStep as RepeatStep
+from sparkdl.layers.reverse_steps import ReverseSteps as ReverseSteps
 from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten
 from sparkdl.layers.shape import Permute as Permute
@@ -125,5 +130,6 @@ from sparkdl.layers.time_pooling import FirstStep as FirstStep
 from sparkdl.layers.time_pooling import LastStep as LastStep
 from sparkdl.layers.time_pooling import TimeMax as TimeMax
 from sparkdl.layers.time_pooling import TimeMean as TimeMean
+from sparkdl.layers.time_pooling import TimeSum as TimeSum
 from sparkdl.layers.transposed import ConvTranspose as ConvTranspose
 from sparkdl.strings import Vocabulary as Vocabulary

@@ -1,4 +1,4 @@
-"""One vector of each sequence: its first or last step, or the mean or the greatest numbers of all of its steps."""
+"""One vector of each sequence: its first or last step, or the mean, sum or greatest numbers of all its steps."""
 
 from __future__ import annotations
 
@@ -68,16 +68,29 @@ class TimeMean(TimePool):
     @jitted
     def forward(self, weights: Weights, x: Array | Ragged) -> Array:
         rows = as_ragged(x)
-        return self._shared_out(rows, jnp.where(_valid(rows), rows.values, 0).sum(axis=1))
+        return self._shared_out(rows, _sum(rows))
 
     @jitted
     def delta(self, weights: Weights, x: Array | Ragged, y: Array, dy: Array) -> Array:
         rows = as_ragged(x)
-        return jnp.where(_valid(rows), self._shared_out(rows, dy)[:, None], 0)
+        return _at_each_step(rows, self._shared_out(rows, dy))
 
     def _shared_out(self, rows: Ragged, sums: Array) -> Array:
         steps = jnp.maximum(jnp.asarray(rows.lengths), 1).astype(sums.dtype)
         return sums / steps.reshape(-1, *(1,) * (sums.ndim - 1))
+
+
+@dataclass(frozen=True)
+class TimeSum(TimePool):
+    """The sum over the steps of every sequence."""
+
+    @jitted
+    def forward(self, weights: Weights, x: Array | Ragged) -> Array:
+        return _sum(as_ragged(x))
+
+    @jitted
+    def delta(self, weights: Weights, x: Array | Ragged, y: Array, dy: Array) -> Array:
+        return _at_each_step(as_ragged(x), dy)
 
 
 @dataclass(frozen=True)
@@ -103,6 +116,16 @@ class TimeMax(TimePool):
 def _valid(rows: Ragged) -> Array:
     """What is no padding, in the rank of the values."""
     return rows.valid.reshape(*rows.valid.shape, *(1,) * (rows.values.ndim - 2))
+
+
+def _sum(rows: Ragged) -> Array:
+    """Over the steps that are no padding."""
+    return jnp.where(_valid(rows), rows.values, 0).sum(axis=1)
+
+
+def _at_each_step(rows: Ragged, dy: Array) -> Array:
+    """dy at every step that is no padding."""
+    return jnp.where(_valid(rows), dy[:, None], 0)
 
 
 def _last(rows: Ragged) -> Array:

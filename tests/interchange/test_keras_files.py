@@ -268,7 +268,6 @@ REFUSED: list[tuple[dict[str, Any], tuple[int | None, ...], str]] = [
     (layer("BatchNormalization", axis=1), (4, 4, 1), "axis must be the last one, -1, received 1"),
     (layer("Embedding", input_dim=3, output_dim=2, mask_zero=True), (4,), "mask_zero must be False, received True"),
     (layer("LSTM", units=2, recurrent_activation="hard_sigmoid"), (4, 2), "recurrent_activation must be 'sigmoid'"),
-    (layer("GRU", units=2, return_sequences=True, go_backwards=True), (4, 2), "return_sequences must be False with"),
     (layer("LSTM", units=2, stateful=True), (4, 2), "stateful must be False or None, received True"),
     (layer("Bidirectional", layer=layer("Dense", units=2)), (4, 2), "layer must be one of GRU, LSTM, SimpleRNN"),
     (layer("PReLU", shared_axes=None), (4, 4, 1), r"shared_axes must be \[1, 2\], all but the last, received None"),

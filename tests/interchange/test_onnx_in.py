@@ -213,7 +213,30 @@ CASES = {
     "global average, kept": Case(IMAGE, "y = GlobalAveragePool(x)", {}, ["GlobalAvgPool", "Reshape"]),
     "mean over positions": Case(IMAGE, "y = ReduceMean<axes=[2, 3], keepdims=0>(x)", {}, ["GlobalAvgPool"]),
     "maximum over positions": Case(IMAGE, "y = ReduceMax<axes=[-1, -2], keepdims=0>(x)", {}, ["GlobalMaxPool"]),
-    "sum over steps": Case(STEPS, "y = ReduceSum<keepdims=0>(x, a)", {"a": ints(1)}, ["TimeMean", "Scale"]),
+    "norms of windows": Case(
+        IMAGE, "y = LpPool<kernel_shape=[3,2], strides=[2,1], pads=[1,0,1,1], p=3>(x)", {}, ["LpPool"]
+    ),
+    "norms of windows, to the end": Case(
+        IMAGE, "y = LpPool<kernel_shape=[4,4], strides=[3,3], ceil_mode=1>(x)", {}, ["LpPool"], opset=18
+    ),
+    "norm over positions": Case(IMAGE, "p = GlobalLpPool<p=1>(x) y = Flatten(p)", {}, ["GlobalLpPool"]),
+    "sum over positions": Case(IMAGE, "y = ReduceSum<keepdims=0>(x, a)", {"a": ints(2, 3)}, ["GlobalSumPool"]),
+    "sum over steps": Case(STEPS, "y = ReduceSum<keepdims=0>(x, a)", {"a": ints(1)}, ["TimeSum"]),
+    "sum of products over steps": Case(
+        STEPS, "t = Tanh(x) m = Mul(t, x) y = ReduceSum<keepdims=0>(m, a)", {"a": ints(1)},
+        ["Tanh", "Multiply", "TimeSum"],
+    ),
+    "steps from the last": Case(
+        STEPS, "y = Slice(x, s, e, a, b)", {"s": ints(-1), "e": ints(-(2**63)), "a": ints(1), "b": ints(-1)},
+        ["ReverseSteps"],
+    ),
+    "steps from the last, by lengths that are all of them": Case(
+        STEPS, "y = ReverseSequence<batch_axis=0, time_axis=1>(x, l)", {"l": ints(5, 5)}, ["ReverseSteps"]
+    ),
+    "columns from the last": Case(
+        IMAGE, "y = Slice(x, s, e, a, b)", {"s": ints(-1), "e": ints(-7), "a": ints(3), "b": ints(-1)},
+        ["Permute", "ReverseSteps", "Permute"],
+    ),
     "larger": Case(
         IMAGE, "y = Resize<mode=\"nearest\", coordinate_transformation_mode=\"asymmetric\", "
         "nearest_mode=\"floor\">(x, , s)",
@@ -382,6 +405,16 @@ def test_attention_of_all_steps_to_the_first_alone_is_not_that_to_earlier_ones(t
     [
         ("y = Add(x, t)", {"t": (2, 5, 4)}, "'y' .Add. has arrays of sizes that do not fit it"),
         ("y = Concat<axis=1>(t, x)", {"t": (2, 1, 4)}, "'y' .Concat. joins constants to rows"),
+        (
+            "y = ReverseSequence<batch_axis=0, time_axis=1>(x, t)",
+            {"t": ints(5, 3)},
+            "'y' .ReverseSequence. turns round",
+        ),
+        (
+            "y = Slice(x, t, e, z, t)",
+            {"t": ints(-1), "e": ints(-(2**63)), "z": ints(0)},
+            "puts rows into another order",
+        ),
         ("u = Unsqueeze(x, t) y = Relu(u)", {"t": np.float32([1.5])}, "'u' .Unsqueeze. has arrays of sizes that"),
         (
             "l = ReduceL2<axes=[2], keepdims=1>(x) m = Clip(l, half) y = Div(x, m)",

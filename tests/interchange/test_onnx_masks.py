@@ -121,6 +121,14 @@ def test_sums_over_a_mask_by_its_own_are_means(name: str, tmp_path: Path) -> Non
     np.testing.assert_allclose(network.forward(weights, of_rows()), expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_sum_over_a_mask_is_that_of_the_steps(tmp_path: Path) -> None:
+    path = saved(tmp_path / "a.onnx", POOLED.replace(" c =", " y ="))
+    network, weights = load_onnx(path)
+    assert [type(child.layer).__name__ for child in network.children] == ["TimeSum"]
+    (expected,) = computed(path, X, MASK)
+    np.testing.assert_allclose(network.forward(weights, of_rows()), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_a_mask_of_padding_is_one_by_its_name(tmp_path: Path) -> None:
     """As `src_key_padding_mask` of PyTorch's, which is true at padding."""
     body = f"{QUERIES} h = Where(mask_of_padding, least, none) g = Unsqueeze(h, between) m = Add(s, g) {TAKEN}"

@@ -99,6 +99,30 @@ def test_rows_whose_lengths_are_told_are_of_any_length(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, computed(path, x, lengths)[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("steps_first", [True, False])
+def test_rows_are_turned_round_by_the_lengths_that_are_told(steps_first: bool, tmp_path: Path) -> None:
+    sizes, axes = ("T, N", "") if steps_first else ("N, T", "<batch_axis=0, time_axis=1>")
+    path = written(tmp_path / "a.onnx", f"float[{sizes}, 4] x, int64[N] l", f"y = ReverseSequence{axes}(x, l)")
+    network, weights = load_onnx(path)
+    assert [type(child.layer).__name__ for child in network.children] == ["ReverseSteps"]
+    x, lengths = rows((ROWS, STEPS, INPUTS)), np.array([5, 2, 3])
+    y = network.forward(weights, Ragged(jnp.asarray(x), jnp.asarray(lengths, "int32")))
+    order = (1, 0, 2) if steps_first else (0, 1, 2)
+    expected = computed(path, x.transpose(order).copy(), lengths)[0].transpose(order)
+    valid = np.asarray(y.valid)
+    np.testing.assert_array_equal(np.asarray(y.values)[valid], expected[valid])
+
+
+def test_steps_of_others_than_of_rows_are_not_turned_round(tmp_path: Path) -> None:
+    for body, match in (
+        ("a = ReverseSequence<batch_axis=0, time_axis=1>(x, l) y = ReverseSequence(a, l)", "else than of rows"),
+        ("m = Sub(l, one) y = ReverseSequence<batch_axis=0, time_axis=1>(x, m)", "turns round other steps than all"),
+    ):
+        path = written(tmp_path / "a.onnx", "float[N, T, 4] x, int64[N] l", body, {"one": np.array([1])})
+        with pytest.raises(ValueError, match=match):
+            load_onnx(path)
+
+
 def test_states_of_zeros_are_those_that_rows_start_from(tmp_path: Path) -> None:
     """However many rows there are, as the file works out by itself."""
     body = (

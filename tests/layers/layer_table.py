@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 from sparkdl.layers.base import Layer
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.dense import Dense
-from sparkdl.layers.pooling import AvgPool, GlobalAvgPool, GlobalMaxPool, MaxPool
+from sparkdl.layers.pooling import (
+    AvgPool,
+    GlobalAvgPool,
+    GlobalLpPool,
+    GlobalMaxPool,
+    GlobalSumPool,
+    LpPool,
+    MaxPool,
+    SumPool,
+)
 
 
 class Row(NamedTuple):
@@ -60,10 +69,24 @@ POOLS = [
     Row(AvgPool(2, 3), (7, 8, 2), refused=(1, 8, 2)),
     Row(AvgPool((3,), 2, padding=((0, 2),)), (6, 2), refused=(3, 6, 2)),
     Row(AvgPool((2, 2, 2), 1), (3, 2, 3, 2), refused=(3, 3, 2)),
+    Row(SumPool((3, 2), 2, padding="same"), (6, 5, 2), refused=(6, 5)),
+    Row(SumPool(3, (1, 2), padding="full"), (4, 3, 1), refused=(2, 2, 2, 2, 1)),
+    Row(SumPool(2), (7, 2), refused=(1, 2)),
+    Row(LpPool(2), (4, 6, 2), refused=(6,)),
+    Row(LpPool((3, 2), 2, "same", 3), (6, 5, 2), refused=(6, 5)),
+    Row(LpPool(3, (1, 2), "full", 4), (4, 3, 1), refused=(2, 2, 2, 2, 1)),
+    Row(LpPool(2, 3, p=1), (7, 8, 2), refused=(1, 8, 2)),
+    Row(LpPool((3,), 2, ((0, 2),)), (6, 2), refused=(3, 6, 2)),
+    Row(LpPool((2, 2, 2), 1, p=5), (3, 2, 3, 2), refused=(3, 3, 2)),
     Row(GlobalAvgPool(), (3, 4, 2), refused=(2,)),
     Row(GlobalAvgPool(), (5, 2), refused=()),
     Row(GlobalMaxPool(), (3, 4, 2), refused=(2,)),
     Row(GlobalMaxPool(), (2, 3, 2, 2), refused=(1, 2, 3, 2, 2)),
+    Row(GlobalSumPool(), (3, 4, 2), refused=(2,)),
+    Row(GlobalSumPool(), (5, 2), refused=()),
+    Row(GlobalLpPool(), (3, 4, 2), refused=(2,)),
+    Row(GlobalLpPool(3), (5, 2), refused=()),
+    Row(GlobalLpPool(1), (2, 3, 2, 2), refused=(1, 2, 3, 2, 2)),
 ]
 
 # Shapes that a CPU convolves by Winograd's method: 32 channels and more.

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from sparkdl.layers.base import Context, Layer, Shape
-from sparkdl.layers.pooling import AvgPool, GlobalAvgPool, GlobalMaxPool, MaxPool
+from sparkdl.layers.pooling import (
+    AvgPool,
+    GlobalAvgPool,
+    GlobalLpPool,
+    GlobalMaxPool,
+    GlobalSumPool,
+    LpPool,
+    MaxPool,
+    SumPool,
+)
 from sparkdl.layers.windows import Padding
 
 Pads = tuple[tuple[int, int], ...]
@@ -82,6 +91,58 @@ def test_the_average_is_over_real_elements_unless_padding_counts(
     np.testing.assert_allclose(layer.delta({}, jnp.asarray(x), produced, jnp.asarray(dy)), dx, rtol=0, atol=1e-12)
 
 
+@each_pool
+@pytest.mark.parametrize("p", [0, 1, 2, 3, 4])
+def test_sums_and_norms_are_those_of_each_window(
+    size: Shape, strides: Shape, padding: Padding, shape: Shape, pads: Pads, p: int, float64: None
+) -> None:
+    """SumPool with p = 0; numbers in a window of zeros have no slope."""
+    random = np.random.default_rng(1)
+    layer = LpPool(size, strides, padding, p) if p else SumPool(size, strides, padding)
+    x = random.standard_normal((2, *shape))
+    x[0, :2] = 0
+    dy = random.standard_normal((2, *layer.output_shape(shape)))
+    y, dx = np.zeros_like(dy), np.zeros_like(x)
+    for window, places in windows(x, size, strides, pads):
+        own = np.array([x[place] for place in places])
+        y[window] = np.linalg.norm(own, p) if p else own.sum()
+        for place in places:
+            share = np.sign(x[place]) * (abs(x[place]) / y[window]) ** (p - 1) if p and y[window] else float(not p)
+            dx[place] += dy[window] * share
+    produced = layer.forward({}, jnp.asarray(x))
+    np.testing.assert_allclose(produced, y, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(layer.delta({}, jnp.asarray(x), produced, jnp.asarray(dy)), dx, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 6])
+def test_a_norm_over_all_positions_is_that_of_one_window(p: int, float64: None) -> None:
+    random = np.random.default_rng(2)
+    x, dy = random.standard_normal((3, 4, 5, 2)), jnp.asarray(random.standard_normal((3, 2)))
+    x[1, ..., 0] = 0
+    y = GlobalLpPool(p).forward({}, jnp.asarray(x))
+    np.testing.assert_allclose(y, np.linalg.norm(x.reshape(3, 20, 2), p, axis=1), rtol=1e-12)
+    dx = GlobalLpPool(p).delta({}, jnp.asarray(x), y, dy)
+    whole = LpPool((4, 5), p=p)
+    np.testing.assert_allclose(dx, whole.delta({}, x, y[:, None, None], dy[:, None, None]), rtol=1e-12)
+    assert not np.asarray(dx)[1, ..., 0].any()
+    np.testing.assert_allclose(GlobalSumPool().forward({}, jnp.asarray(x)), x.sum(axis=(1, 2)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+def test_norms_are_those_of_pytorch(p: int) -> None:
+    torch = pytest.importorskip("torch")
+    random = np.random.default_rng(3)
+    x, dy = random.uniform(0.1, 2, (2, 7, 8, 3)).astype("float32"), random.normal(size=(2, 3, 4, 3)).astype("float32")
+    theirs = torch.tensor(np.moveaxis(x, -1, 1).copy(), requires_grad=True)
+    expected = torch.nn.LPPool2d(p, (3, 2), (2, 2))(theirs)
+    expected.backward(torch.tensor(np.moveaxis(dy, -1, 1).copy()))
+    layer = LpPool((3, 2), 2, p=p)
+    y = layer.forward({}, x)
+    np.testing.assert_allclose(y, np.moveaxis(expected.detach().numpy(), 1, -1), rtol=1e-5)
+    dx = layer.delta({}, x, y, jnp.asarray(dy))
+    np.testing.assert_allclose(dx, np.moveaxis(theirs.grad.numpy(), 1, -1), rtol=1e-5, atol=1e-5)
+
+
 def test_global_maximum_gives_its_delta_to_the_first() -> None:
     x = jnp.array([[[[1.0], [5.0], [2.0]], [[5.0], [0.0], [5.0]]], [[[0.0], [0.0], [0.0]], [[0.0], [0.0], [0.0]]]])
     y = GlobalMaxPool().forward({}, x)
@@ -115,7 +176,19 @@ def test_sums_over_windows_of_bfloat16_are_rounded_once() -> None:
     np.testing.assert_allclose(np.asarray(dx, np.float64), expected, rtol=2**-8)
 
 
-@pytest.mark.parametrize("layer", [MaxPool(3, 2, "same"), AvgPool(3, 2, "same")], ids=str)
+@pytest.mark.parametrize("layer", [SumPool(50), LpPool(50, p=1), LpPool(50), GlobalLpPool(3), GlobalSumPool()], ids=str)
+def test_sums_and_norms_of_bfloat16_are_rounded_once(layer: Layer) -> None:
+    values = jnp.asarray(np.random.default_rng(0).uniform(1, 2, (2, 150, 2)), jnp.bfloat16)
+    y = layer.forward({}, values)
+    assert y.dtype == layer.delta({}, values, y, y).dtype == jnp.bfloat16
+    exact, p = np.asarray(values, np.float64).reshape(2, -1, 150 if y.ndim == 2 else 50, 2), getattr(layer, "p", 1)
+    expected = np.linalg.norm(exact, p, axis=2).reshape(y.shape)
+    np.testing.assert_allclose(np.asarray(y, np.float64), expected, rtol=2**-8)
+
+
+@pytest.mark.parametrize(
+    "layer", [MaxPool(3, 2, "same"), AvgPool(3, 2, "same"), SumPool(3, 2, "same"), LpPool(3, 2, "same")], ids=str
+)
 def test_delta_neither_scatters_nor_reduces_windows(layer: Layer) -> None:
     x, y = (jax.ShapeDtypeStruct((2, *shape), "float32") for shape in ((8, 8, 2), layer.output_shape((8, 8, 2))))
     program = jax.jit(layer.delta).lower({}, x, y, y).as_text()
@@ -139,6 +212,8 @@ def test_the_position_of_a_maximum_is_stored_in_the_fewest_bytes(size: Shape, dt
         (lambda: MaxPool(0), "size of MaxPool must be .* received 0"),
         (lambda: MaxPool((2, 2), (2,)), r"MaxPool needs as many entries .* size=\(2, 2\), strides=\(2,\)"),
         (lambda: AvgPool(2, (2, -1)), r"strides of AvgPool must be .* received \(2, -1\)"),
+        (lambda: LpPool(2, p=0), "p of LpPool must be a positive integer, received 0"),
+        (lambda: GlobalLpPool(2.5), "p of GlobalLpPool must be a positive integer, received 2.5"),
         (lambda: AvgPool(2, padding="half"), "padding of AvgPool must be .* received 'half'"),
     ],
 )

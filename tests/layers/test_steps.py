@@ -29,17 +29,19 @@ from sparkdl.layers import (
     Relu,
     RepeatStep,
     Residual,
+    ReverseSteps,
     Subset,
     Tanh,
     TimeMax,
     TimeMean,
+    TimeSum,
 )
 from sparkdl.weights import updated
 
 LENGTHS = (4, 0, 2)
 BY_STEP = [Dense(5), LayerNorm(), Subset(1, 5), Tanh(), Residual([Dense(4), Relu()])]
 FILM = Network([EachStep([Conv(2, (2, 2)), GlobalAvgPool()]), TimeMax()], input_shape=(None, 3, 3, 1))
-POOLS = [LastStep(), TimeMean(), TimeMax()]
+POOLS = [LastStep(), TimeMean(), TimeSum(), TimeMax()]
 
 
 def weights_of(network: Network, random: np.random.Generator) -> Any:
@@ -111,6 +113,7 @@ def test_pools_are_those_of_numpy(float64: None) -> None:
     for pool, of_numpy in (
         (LastStep(), lambda row: row[-1]),
         (TimeMean(), lambda row: row.mean(axis=0)),
+        (TimeSum(), lambda row: row.sum(axis=0)),
         (TimeMax(), lambda row: row.max(axis=0)),
     ):
         expected = [of_numpy(row) if len(row) else np.zeros((2, 3)) for row in rows]
@@ -124,6 +127,23 @@ def test_padding_that_is_no_number_reaches_nothing() -> None:
         y = pool.forward({}, spoilt)
         np.testing.assert_array_equal(y, pool.forward({}, x))
         np.testing.assert_array_equal(pool.delta({}, spoilt, y, y), pool.delta({}, x, y, y))
+
+
+def test_steps_are_turned_round_by_the_length_of_each_row(float64: None) -> None:
+    random = np.random.default_rng(6)
+    x, dy = rows_of((2, 3), random), random.standard_normal((3, 5, 2, 3))
+    spoilt = Ragged(jnp.where(jnp.expand_dims(x.valid, (2, 3)), x.values, jnp.nan), x.lengths)
+    y = ReverseSteps().forward({}, spoilt)
+    dx = ReverseSteps().delta({}, spoilt, y, jnp.asarray(dy))
+    expected, slopes = np.zeros_like(dy), np.zeros_like(dy)
+    for row, length in enumerate(LENGTHS):
+        expected[row, :length] = np.asarray(x.values)[row, :length][::-1]
+        slopes[row, :length] = dy[row, :length][::-1]
+    np.testing.assert_array_equal(y.values, expected)
+    np.testing.assert_array_equal(dx, slopes)
+    np.testing.assert_array_equal(y.lengths, LENGTHS)
+    whole = ReverseSteps().forward({}, x.values)
+    np.testing.assert_array_equal(whole, np.asarray(x.values)[:, ::-1])
 
 
 def test_activations_of_steps_are_rows_of_any_length() -> None:

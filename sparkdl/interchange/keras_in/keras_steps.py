@@ -16,6 +16,7 @@ from sparkdl.layers import (
     Lstm,
     MultiHeadAttention,
     Parallel,
+    ReverseSteps,
     SimpleRnn,
 )
 from sparkdl.layers.recurrent import Recurrent
@@ -27,11 +28,7 @@ def recurrent(config: LayerConfig, shapes: Any) -> Part:
     layer, variables, sequences = _one_way(config)
     if not sequences:
         return Part((layer, FirstStep() if layer.backwards else LastStep()), variables)
-    if layer.backwards:
-        raise config.wrong(
-            "return_sequences", True, "False with go_backwards=True, as Keras then turns the steps round"
-        )
-    return Part((layer,), variables)
+    return Part((layer, *[ReverseSteps()] * layer.backwards), variables)  # Keras leaves y in the order of its steps
 
 
 def bidirectional(config: LayerConfig, shapes: Any) -> Part:

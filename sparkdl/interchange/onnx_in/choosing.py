@@ -14,6 +14,7 @@ from sparkdl.interchange.onnx_in.folding import listed, slices
 from sparkdl.interchange.onnx_in.forms import without
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
+from sparkdl.interchange.onnx_in.reversing import turned
 from sparkdl.interchange.onnx_in.views import Value, new_axis, size_of
 from sparkdl.layers import Crop, FirstStep, LastStep, Subset, Unstack
 from sparkdl.layers.base import Layer
@@ -34,9 +35,13 @@ def gather(build: Assembly, operator: Operator, x: Value | Array, at: Array | Va
 
 
 def slice_(build: Assembly, operator: Operator, x: Value, *ends: Array | None) -> Value:
-    """Slice, of neighbouring places."""
+    """Slice, of neighbouring places, or of all the other way round."""
     for axis, told in enumerate(slices(operator, len(x.theirs), *ends)):
-        start, stop, step = told.indices(size_of(x.theirs[axis]))
+        size = size_of(x.theirs[axis])
+        start, stop, step = told.indices(size)
+        if (start, stop, step) == (size - 1, -1, -1):
+            x = turned(build, operator, x, axis)
+            continue
         if step != 1 and stop != start + 1:
             raise Refused(f"its node {operator.name!r} (Slice) leaves places out, by a step of {step}")
         x = some_of(build, operator, x, axis, start, stop)

@@ -24,6 +24,7 @@ from sparkdl.interchange.onnx_in import (
     products,
     recurrence,
     reducing,
+    reversing,
     windowed,
 )
 from sparkdl.interchange.onnx_in.arithmetic_rules import RULES
@@ -53,6 +54,7 @@ OPERATORS: Mapping[str, Any] = {
     **normalizing.OPERATORS,
     **reducing.OPERATORS,
     **recurrence.OPERATORS,
+    **reversing.OPERATORS,
 }
 
 # What comes of inputs and attributes that an operator does not have, or of another type or number than it has them.

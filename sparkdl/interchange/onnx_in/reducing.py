@@ -15,13 +15,28 @@ from sparkdl.interchange.onnx_in.forms import without
 from sparkdl.interchange.onnx_in.joining import alike
 from sparkdl.interchange.onnx_in.onnx_file import Operator
 from sparkdl.interchange.onnx_in.refusal import Refused
-from sparkdl.interchange.onnx_in.views import Value, parts_of, size_of
-from sparkdl.layers import Distance, Dot, GlobalAvgPool, GlobalMaxPool, Multiply, Scale, TimeMax, TimeMean
+from sparkdl.interchange.onnx_in.views import Value, parts_of
+from sparkdl.layers import (
+    Distance,
+    Dot,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    GlobalSumPool,
+    Multiply,
+    TimeMax,
+    TimeMean,
+    TimeSum,
+)
 from sparkdl.layers.base import Layer
+
+POOLS: Mapping[str, tuple[Layer, Layer]] = {  # over positions, and over steps; others than these are sums
+    "ReduceMean": (GlobalAvgPool(), TimeMean()),
+    "ReduceMax": (GlobalMaxPool(), TimeMax()),
+}
 
 
 def reduce(build: Assembly, operator: Operator, x: Value, axes: Array | None = None) -> Value:
-    """ReduceMean, ReduceMax and ReduceSum: a pool over all positions, or over steps."""
+    """ReduceMean, ReduceMax and sums: a pool over all positions, or over steps."""
     told, rank = operator.attributes, len(x.theirs)
     named = axes_of(operator, axes)
     if not named and told.get("noop_with_empty_axes", 0):
@@ -36,20 +51,12 @@ def reduce(build: Assembly, operator: Operator, x: Value, axes: Array | None = N
     )
     batch, *others = without(x.ours, parts)
     left = [group for group in others if group]
-    greatest, total = operator.kind == "ReduceMax", operator.kind == "ReduceSum"
+    of_positions, of_steps = POOLS.get(operator.kind, (GlobalSumPool(), TimeSum()))
     ours = (batch, *(left or [()]))
     if len(x.ours) > 3 and set(parts) == set(parts_of(x.ours[1:-1])) and x.ours[-1]:
-        layer: Layer = GlobalMaxPool() if greatest else GlobalAvgPool()
-        made = build.put(operator, layer, [(x, x.ours)], ours, theirs)
-    else:
-        group = tuple(part for part in parts_of(x.ours) if part in parts)
-        layer = TimeMax() if greatest else TimeMean()
-        made = build.put(operator, layer, [(x, (batch, group, *ours[1:]))], ours, theirs)
-    if not total:
-        return made
-    if any(part.any_length for part in parts):
-        raise Refused(f"its node {operator.name!r} (ReduceSum) adds up rows of any length, of which a mean is known")
-    return build.each(operator, Scale(float(size_of(parts))), made)
+        return build.put(operator, of_positions, [(x, x.ours)], ours, theirs)
+    group = tuple(part for part in parts_of(x.ours) if part in parts)
+    return build.put(operator, of_steps, [(x, (batch, group, *ours[1:]))], ours, theirs)
 
 
 def dot(build: Assembly, operator: Operator, one: Value | Array, other: Value | Array) -> Value:

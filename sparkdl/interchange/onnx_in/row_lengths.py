@@ -14,16 +14,17 @@ from sparkdl.interchange.onnx_in.folding import axes_of, check_whole, counts, on
 from sparkdl.interchange.onnx_in.forms import without
 from sparkdl.interchange.onnx_in.masks import NO_PADDING, VALID, is_valid, left, made_of_steps, mask_of
 from sparkdl.interchange.onnx_in.onnx_file import Operator
+from sparkdl.interchange.onnx_in.reducing import reduce
+from sparkdl.interchange.onnx_in.reversing import by_lengths
 from sparkdl.interchange.onnx_in.views import Form, Group, Value, size_of
-from sparkdl.layers import LastStep, SinusoidalPositions, TimeMean
+from sparkdl.layers import LastStep, SinusoidalPositions, TimeMean, TimeSum
 
 LENGTHS = "the lengths of rows"
 SOME = "which rows have steps"
 AT_LAST = "which step is a row's last"
 LAST = "steps of which the last is left"
 WAVES = "sines of the numbers of steps"
-TOTAL = "the sum of the steps of rows of any length"
-PARTS = (LENGTHS, VALID, SOME, AT_LAST, LAST, WAVES, TOTAL)
+PARTS = (LENGTHS, VALID, SOME, AT_LAST, LAST, WAVES)
 
 
 def lengths_value(build: Assembly, name: str, batch: Group) -> Value:
@@ -42,11 +43,7 @@ def of_lengths(build: Assembly, operator: Operator, given: list[Any]) -> Value |
     function = next(
         (FUNCTIONS[operator.kind, kind] for kind in PARTS if (operator.kind, kind) in FUNCTIONS and kind in kinds), None
     )
-    if function is not None:
-        return function(build, operator, *given)
-    if operator.kind == "ReduceSum" and values and isinstance(given[0], Value):
-        return _total(build, operator, *given)
-    return None
+    return None if function is None else function(build, operator, *given)
 
 
 def _left(build: Assembly, operator: Operator, what: str, values: list[Value], **told: Any) -> Value:
@@ -121,11 +118,6 @@ def _last(build: Assembly, operator: Operator, x: Value, axes: Array | None = No
     return build.put(operator, LastStep(), [(steps, steps.ours)], ours, theirs)
 
 
-def _total(build: Assembly, operator: Operator, x: Value, axes: Array | None = None) -> Value | None:
-    reduced = _reduced(operator, x, axes)
-    return None if reduced is None else build.leave(operator, TOTAL, [x], reduced[1], ours=reduced[0])
-
-
 def _reduced(operator: Operator, x: Value, axes: Array | None) -> tuple[Form, Form] | None:
     """Ours and theirs without the steps, if these alone are reduced and are of any length."""
     named = axes_of(operator, axes)
@@ -147,16 +139,21 @@ def _total_of_valid(build: Assembly, operator: Operator, one: Value, other: Valu
     x, mask = (other, one) if mask_of(build, other) is None else (one, other)
     if not is_valid(build, mask) or not build.is_finished(x):
         return None
-    return _total(build, operator, x, np.asarray([operator.attributes["axis"]]))
+    return reduce(build, operator, x, np.asarray([operator.attributes["axis"]]))
 
 
 def _shared_out(build: Assembly, operator: Operator, total: Value, lengths: Any) -> Value | None:
     """The mean of the steps of each row."""
-    told = build.unfinished(total, TOTAL)
-    if told is None or not isinstance(lengths, Value) or not build.unfinished(lengths, LENGTHS):
+    node = build.node(total) if isinstance(total, Value) else None
+    if node is None or node.layer != TimeSum() or not isinstance(lengths, Value):
         return None
-    (steps,) = told.values
-    return build.put(operator, TimeMean(), [(steps, steps.ours)], told.told["ours"], total.theirs)
+    return build.put(operator, TimeMean(), node.sources, total.ours, total.theirs)
+
+
+def _reversed(build: Assembly, operator: Operator, x: Value, lengths: Value) -> Value | None:
+    """The steps of each row turned round, by its own length."""
+    told = build.unfinished(lengths, LENGTHS)
+    return by_lengths(build, operator, x) if told is not None and not told.told["less"] else None
 
 
 def _with_waves(build: Assembly, operator: Operator, one: Value, other: Value) -> Value | None:
@@ -184,6 +181,7 @@ FUNCTIONS: dict[tuple[str, str], Callable[..., Value | None]] = {
     ("Where", SOME): _where_some,
     ("Where", AT_LAST): _where_last,
     ("ReduceSum", LAST): _last,
-    ("Div", TOTAL): _shared_out,
+    ("Div", LENGTHS): _shared_out,
+    ("ReverseSequence", LENGTHS): _reversed,
     ("Add", WAVES): _with_waves,
 }

@@ -14,8 +14,8 @@ from sparkdl.interchange.onnx_in.views import Form, Group, Part, Value
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 CHANNELS_FIRST = (
-    "Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "BatchNormalization",
-    "InstanceNormalization", "GroupNormalization", "LRN", "Resize", "Upsample", "DepthToSpace",
+    "Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool",
+    "BatchNormalization", "InstanceNormalization", "GroupNormalization", "LRN", "Resize", "Upsample", "DepthToSpace",
 )  # fmt: skip
 BY_NUMBER = ("Relu", "Identity", "Cast", "Mul", "Add", "Sub", "Div", "Pad")  # what may come before
 
@@ -23,12 +23,15 @@ BY_NUMBER = ("Relu", "Identity", "Cast", "Mul", "Add", "Sub", "Div", "Pad")  # w
 def inputs_of_lengths(operators: Sequence[Operator], inputs: Sequence[Input], ours: bool) -> set[str]:
     """The inputs that are nothing but how many steps rows have: as recurrent operators ask, or as we write them."""
     names = {given.name for given in inputs}
-    told = {_source(operators, operator.inputs[4]) for operator in operators if _has_lengths(operator)}
+    told = {_source(operators, name) for name in map(_lengths_of, operators) if name}
     return names & (told | {f"{name}_lengths" for name in names if ours})
 
 
-def _has_lengths(operator: Operator) -> bool:
-    return operator.kind in RECURRENT and len(operator.inputs) > 4 and bool(operator.inputs[4])
+def _lengths_of(operator: Operator) -> str:
+    """The input of an operator that is how many steps rows have, "" if it reads none."""
+    place = 4 if operator.kind in RECURRENT else 1
+    known = operator.kind in (*RECURRENT, "ReverseSequence") and len(operator.inputs) > place
+    return operator.inputs[place] if known else ""
 
 
 def _source(operators: Sequence[Operator], name: str) -> str:
@@ -104,6 +107,8 @@ def _roles(given: Input, operators: Sequence[Operator]) -> tuple[int, int | None
     for operator, axes in _readers(given.name, tuple(range(rank)), operators):
         if operator.kind in RECURRENT:
             return axes[0 if operator.attributes.get("layout", 0) else 1], None
+        if operator.kind == "ReverseSequence":
+            return axes[operator.attributes.get("batch_axis", 1)], None
         if operator.kind in CHANNELS_FIRST and rank > 2:
             return axes[0], axes[1]
     return (named or [0])[0], 1 if rank > 3 and not _moved_at_once(given, operators) else None

@@ -21,7 +21,9 @@ from sparkdl.layers import (
     ConvTranspose,
     DepthwiseConv,
     GlobalAvgPool,
+    GlobalLpPool,
     GlobalMaxPool,
+    LpPool,
     MaxPool,
     TimeMax,
     TimeMean,
@@ -113,7 +115,7 @@ def conv_transpose(build: Assembly, operator: Operator, x: Value, kernel: Array,
 
 
 def pool(build: Assembly, operator: Operator, x: Value) -> Value:
-    """MaxPool and AveragePool."""
+    """MaxPool, AveragePool and LpPool."""
     told, spatial = _Told(operator), x.sizes[2:]
     average, counts = operator.kind == "AveragePool", bool(operator.attributes.get("count_include_pad", 0))
     if len(operator.outputs) > 1 or max(told.dilation) > 1:
@@ -130,9 +132,16 @@ def pool(build: Assembly, operator: Operator, x: Value) -> Value:
     layer: Layer
     if average:
         layer = AvgPool(told.size, told.strides, padding, counts and padding != "valid")
+    elif operator.kind == "LpPool":
+        layer = LpPool(told.size, told.strides, padding, _norm(operator))
     else:
         layer = MaxPool(told.size, told.strides, padding)
     return _put(build, operator, layer, x)
+
+
+def _norm(operator: Operator) -> int:
+    """The p of LpPool and GlobalLpPool."""
+    return operator.attributes.get("p", 2)
 
 
 def _ceiled(inputs: int, size: int, stride: int, pair: tuple[int, int]) -> tuple[int, int]:
@@ -145,12 +154,14 @@ def _ceiled(inputs: int, size: int, stride: int, pair: tuple[int, int]) -> tuple
 
 
 def global_pool(build: Assembly, operator: Operator, x: Value) -> Value:
-    """GlobalAveragePool and GlobalMaxPool."""
+    """GlobalAveragePool, GlobalMaxPool and GlobalLpPool."""
     form = channels_last(x.theirs)
     any_length = any(part.any_length for group in form for part in group)
     average = operator.kind == "GlobalAveragePool"
     layer: Layer = GlobalAvgPool() if average else GlobalMaxPool()
-    if any_length:
+    if operator.kind == "GlobalLpPool":
+        layer = GlobalLpPool(_norm(operator))
+    elif any_length:
         layer = TimeMean() if average else TimeMax()
     ours = (form[0], form[-1])
     return build.put(operator, layer, [(x, form)], ours, (*ours, *((),) * (len(form) - 2)))
@@ -187,7 +198,9 @@ OPERATORS: Mapping[str, Any] = {
     "ConvTranspose": conv_transpose,
     "MaxPool": pool,
     "AveragePool": pool,
+    "LpPool": pool,
     "GlobalAveragePool": global_pool,
+    "GlobalLpPool": global_pool,
     "GlobalMaxPool": global_pool,
     "Resize": resize,
     "Upsample": resize,

@@ -43,3 +43,8 @@ class Value:
     def channel_axis(self) -> int:
         """Of the tensor, counted from its end."""
         return -len(self.shape) if self.channels_first else -1
+
+    @property
+    def spatial_axes(self) -> list[int]:
+        """Of the tensor, those of positions."""
+        return list(range(2, self.rank)) if self.channels_first else list(range(1, self.rank - 1))

@@ -30,11 +30,6 @@ from sparkdl.layers.spatial import Edging
 from sparkdl.layers.windows import per_axis
 
 
-def _spatial(x: Value) -> list[int]:
-    """The tensor's axes of positions."""
-    return list(range(2, x.rank)) if x.channels_first else list(range(1, x.rank - 1))
-
-
 def _flatten(out: Writing, layer: Flatten, weights: Weights, x: Value) -> Value:
     """Channels first stay so, which a Dense behind it knows how to read."""
     size = int(np.prod(x.shape))
@@ -66,7 +61,7 @@ def _subset(out: Writing, layer: Subset, weights: Weights, x: Value) -> str:
 def _random_crop(out: Writing, layer: RandomCrop, weights: Weights, x: Value) -> str:
     starts = [(n - size) // 2 for n, size in zip(x.shape, layer.size, strict=False)]
     stops = [start + size for start, size in zip(starts, layer.size, strict=True)]
-    return out.cut(x.name, starts, stops, _spatial(x))
+    return out.cut(x.name, starts, stops, x.spatial_axes)
 
 
 def _margins(layer: Edging, shape: Shape) -> list[tuple[int, int]]:
@@ -76,14 +71,14 @@ def _margins(layer: Edging, shape: Shape) -> list[tuple[int, int]]:
 
 def _zero_pad(out: Writing, layer: ZeroPad, weights: Weights, x: Value) -> str:
     pads = np.zeros((2, x.rank), "int64")
-    pads[:, _spatial(x)] = np.transpose(_margins(layer, x.shape))
+    pads[:, x.spatial_axes] = np.transpose(_margins(layer, x.shape))
     return out.op("Pad", x.name, pads.reshape(-1))
 
 
 def _crop(out: Writing, layer: Crop, weights: Weights, x: Value) -> str:
     pairs = _margins(layer, x.shape)
     stops = [n - high for n, (_, high) in zip(x.shape, pairs, strict=False)]
-    return out.cut(x.name, [low for low, _ in pairs], stops, _spatial(x))
+    return out.cut(x.name, [low for low, _ in pairs], stops, x.spatial_axes)
 
 
 def _space_to_depth(out: Writing, layer: SpaceToDepth, weights: Weights, x: Value) -> str:

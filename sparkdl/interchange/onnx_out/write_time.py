@@ -20,9 +20,11 @@ from sparkdl.layers import (
     LastStep,
     Lstm,
     RepeatStep,
+    ReverseSteps,
     SimpleRnn,
     TimeMax,
     TimeMean,
+    TimeSum,
 )
 from sparkdl.layers.base import Layer, Weights
 from sparkdl.layers.recurrent import Recurrent
@@ -82,9 +84,12 @@ def _last_step(out: Writing, layer: LastStep, weights: Weights, x: Value) -> str
     return out.reduce("ReduceSum", out.op("Where", at, x.name, np.float32(0)), [1], keep=False)
 
 
+def _time_sum(out: Writing, layer: Layer, weights: Weights, x: Value) -> str:
+    return out.reduce("ReduceSum", out.cleared(x).name, [1], keep=False)
+
+
 def _time_mean(out: Writing, layer: TimeMean, weights: Weights, x: Value) -> str:
-    total = out.reduce("ReduceSum", out.cleared(x).name, [1], keep=False)
-    return shared_out(out, total, x, x.rank - 2)
+    return shared_out(out, _time_sum(out, layer, weights, x), x, x.rank - 2)
 
 
 def _time_max(out: Writing, layer: TimeMax, weights: Weights, x: Value) -> str:
@@ -103,6 +108,13 @@ def _attention_pool(out: Writing, layer: AttentionPool, weights: Weights, x: Val
     scores = out.op("MatMul", hidden, out.weight("query", np.asarray(weights["query"])[:, None]))
     shares = out.op("Softmax", out.masked(replace(x, name=scores), LEAST), axis=1)
     return out.reduce("ReduceSum", out.op("Mul", shares, x.name), [1], keep=False)
+
+
+def _reverse_steps(out: Writing, layer: ReverseSteps, weights: Weights, x: Value) -> Value:
+    if x.lengths:
+        return replace(x, name=out.op("ReverseSequence", x.name, x.lengths, batch_axis=0, time_axis=1))
+    ends = (np.array([number], "int64") for number in (-1, -x.shape[0] - 1, 1, -1))
+    return replace(x, name=out.op("Slice", x.name, *ends))
 
 
 def _repeat_step(out: Writing, layer: RepeatStep, weights: Weights, row: Value, like: Value) -> str | Value:
@@ -126,8 +138,10 @@ WRITERS: dict[type[Layer], Writer] = {
     FirstStep: Writer(_first_step),
     LastStep: Writer(_last_step),
     TimeMean: Writer(_time_mean),
+    TimeSum: Writer(_time_sum),
     TimeMax: Writer(_time_max),
     AttentionPool: Writer(_attention_pool),
     RepeatStep: Writer(_repeat_step, Takes.CHANNELS_LAST),
+    ReverseSteps: Writer(_reverse_steps),
     EachStep: Writer(_each_step),
 }

@@ -16,9 +16,13 @@ from sparkdl.layers import (
     ConvTranspose,
     DepthwiseConv,
     GlobalAvgPool,
+    GlobalLpPool,
     GlobalMaxPool,
+    GlobalSumPool,
     LocallyConnected,
+    LpPool,
     MaxPool,
+    SumPool,
 )
 from sparkdl.layers.base import Layer, Shape, Weights
 from sparkdl.layers.ragged import is_ragged
@@ -101,7 +105,7 @@ def _places(windows: Windows, sizes: list[int]) -> Any:
     return np.ravel_multi_index(tuple(np.moveaxis(covered, -1, 0)), sizes).astype("int64")
 
 
-def _pooled(layer: MaxPool | AvgPool, shape: Shape) -> dict[str, Any]:
+def _pooled(layer: MaxPool | AvgPool | SumPool | LpPool, shape: Shape) -> dict[str, Any]:
     strides = layer.size if layer.strides is None else layer.strides
     return _given(Windows.over(shape[:-1], layer.size, strides, layer.padding))
 
@@ -114,11 +118,27 @@ def _avg_pool(out: Writing, layer: AvgPool, weights: Weights, x: Value) -> str:
     return out.op("AveragePool", x.name, **_pooled(layer, x.shape), count_include_pad=int(layer.count_padding))
 
 
+def _sum_pool(out: Writing, layer: SumPool, weights: Weights, x: Value) -> str:
+    """An average that counts padding, times how many numbers it counts."""
+    given = _pooled(layer, x.shape)
+    averages = out.op("AveragePool", x.name, **given, count_include_pad=1)
+    return out.op("Mul", averages, np.float32(np.prod(given["kernel_shape"])))
+
+
+def _lp_pool(out: Writing, layer: LpPool, weights: Weights, x: Value) -> str:
+    return out.op("LpPool", x.name, **_pooled(layer, x.shape), p=layer.p)
+
+
 def _global(kind: str) -> Writer:
     def write(out: Writing, layer: Layer, weights: Weights, x: Value) -> str:
-        return out.op("Flatten", out.op(kind, x.name), axis=1)
+        given = {"p": layer.p} if isinstance(layer, GlobalLpPool) else {}
+        return out.op("Flatten", out.op(kind, x.name, **given), axis=1)
 
     return Writer(write, Takes.CHANNELS_FIRST)
+
+
+def _global_sum_pool(out: Writing, layer: GlobalSumPool, weights: Weights, x: Value) -> str:
+    return out.reduce("ReduceSum", x.name, x.spatial_axes, keep=False)
 
 
 WRITERS: dict[type[Layer], Writer] = {
@@ -129,6 +149,10 @@ WRITERS: dict[type[Layer], Writer] = {
     LocallyConnected: Writer(_locally_connected),
     MaxPool: Writer(_max_pool, Takes.CHANNELS_FIRST),
     AvgPool: Writer(_avg_pool, Takes.CHANNELS_FIRST),
+    SumPool: Writer(_sum_pool, Takes.CHANNELS_FIRST),
+    LpPool: Writer(_lp_pool, Takes.CHANNELS_FIRST),
     GlobalAvgPool: _global("GlobalAveragePool"),
+    GlobalLpPool: _global("GlobalLpPool"),
     GlobalMaxPool: _global("GlobalMaxPool"),
+    GlobalSumPool: Writer(_global_sum_pool, Takes.EITHER),
 }
