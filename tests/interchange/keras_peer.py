@@ -252,7 +252,14 @@ def positions_taken(keras: Any) -> Any:
     steps = [x[:, 0], x[:, -1], x[:, 3], ops.mean(x, axis=1), ops.max(x, axis=-2), k.Dense(4)(x)[:, 1, :]]
     cuts = [x[:, 1:3], x[:, :-1, 1:3], x[..., -2:], x[:, 2:100], x[:, :] + 1.0]
     positions = [ops.mean(image, axis=(1, 2)), ops.max(image, (-3, -2)), ops.mean(image, [1, 2], keepdims=True)]
-    positions += [image[:, 1:-1, 2:4], image[:, 0], image[..., :3], image[:, -3:, :, 3:]]
+    positions += [
+        ops.sum(image, axis=(1, 2)),
+        ops.sum(x, axis=1),
+        image[:, 1:-1, 2:4],
+        image[:, 0],
+        image[..., :3],
+        image[:, -3:, :, 3:],
+    ]
     return keras.Model([x, image], [*steps, *cuts, *positions])
 
 
@@ -260,7 +267,12 @@ def axes_moved(keras: Any) -> Any:
     ops, x = keras.ops, keras.Input(STEPS)
     moved = [ops.expand_dims(x, axis) for axis in (1, 2, 3, -1, -2)]
     moved += [ops.squeeze(moved[0], 1), ops.squeeze(moved[3], -1), ops.squeeze(x[:, :1, 2:3]), ops.squeeze(x) + 1.0]
-    moved += [ops.transpose(x, (0, 2, 1)), ops.stack([x, 2 * x, x], axis=1), ops.cast(x, "float32") + 1.0]
+    moved += [
+        ops.flip(x, axis=1),
+        ops.transpose(x, (0, 2, 1)),
+        ops.stack([x, 2 * x, x], axis=1),
+        ops.cast(x, "float32") + 1.0,
+    ]
     return keras.Model(x, moved)
 
 
@@ -268,7 +280,7 @@ def operations_of_any_length(keras: Any) -> Any:
     k, ops, x = keras.layers, keras.ops, keras.Input((None, 4))
     y = ops.concatenate([ops.softmax(k.Dense(4)(1 - x / 2)), x**2, ops.gelu(x)], axis=-1)
     made = [k.GlobalAveragePooling1D()(y), k.LSTM(2)(-y + 0.5), y[:, 0], y[:, -1], y[..., 2:5]]
-    return keras.Model(x, [*made, ops.mean(y, axis=1), ops.max(y, axis=1)])
+    return keras.Model(x, [*made, ops.mean(y, axis=1), ops.max(y, axis=1), ops.sum(y, axis=-2), ops.flip(y, axis=1)])
 
 
 def of_applications(keras: Any) -> Any:

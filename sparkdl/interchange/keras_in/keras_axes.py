@@ -16,14 +16,17 @@ from sparkdl.layers import (
     FirstStep,
     GlobalAvgPool,
     GlobalMaxPool,
+    GlobalSumPool,
     LastStep,
     Layer,
     Permute,
     Reshape,
+    ReverseSteps,
     Stack,
     Subset,
     TimeMax,
     TimeMean,
+    TimeSum,
     Unstack,
 )
 from sparkdl.layers.base import Shape
@@ -36,6 +39,11 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 def mean(config: LayerConfig, args: Sequence[Any], shapes: Sequence[Shape]) -> Part | None:
     """Of each channel over all positions of a row."""
     return _over_positions(config, shapes, TimeMean(), GlobalAvgPool())
+
+
+def total(config: LayerConfig, args: Sequence[Any], shapes: Sequence[Shape]) -> Part | None:
+    """Of each channel over all positions of a row."""
+    return _over_positions(config, shapes, TimeSum(), GlobalSumPool())
 
 
 def largest(config: LayerConfig, args: Sequence[Any], shapes: Sequence[Shape]) -> Part | None:
@@ -58,6 +66,13 @@ def take(config: LayerConfig, args: Sequence[Any], shapes: Sequence[Shape]) -> P
     if own and isinstance(own[0], int):
         return _step(own[0], shape) if set(own[1:]) <= {(None, None)} else None
     return None if any(isinstance(key, int) for key in own) else _cut(own, shape)
+
+
+def flip(config: LayerConfig, args: Sequence[Any], shapes: Sequence[Shape]) -> Part | None:
+    """The steps of a row in the opposite order."""
+    (shape,) = shapes
+    reverses = len(shape) > 1 and config.get("axis") is not None and _axes(config, len(shape) + 1) == {1}
+    return Part((ReverseSteps(),)) if reverses else None
 
 
 def expand_dims(config: LayerConfig, args: Sequence[Any], shapes: Sequence[Shape]) -> Part | None:
@@ -180,10 +195,12 @@ def _cut(keys: Sequence[Any], shape: Shape) -> Part | None:
 OPERATIONS: dict[str, Reading] = {
     "Cast": _of_one(cast),
     "ExpandDims": _of_one(expand_dims),
+    "Flip": _of_one(flip),
     "GetItem": take,
     "Max": _of_one(largest),
     "Mean": _of_one(mean),
     "Squeeze": _of_one(squeeze),
     "Stack": stack,
+    "Sum": _of_one(total),
     "Transpose": _of_one(transpose),
 }
