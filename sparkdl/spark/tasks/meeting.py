@@ -46,7 +46,7 @@ class Meeting:
             # A worker of an attempt that Spark is still ending has another name to meet under: Spark numbers the tasks
             # of an attempt in turn.
             name = f"\0sparkdl-{fit}-{context.taskAttemptId() - self._rank}"  # of no file, so that none is left behind
-            self._socket = self._hosting(name) if self._rank == 0 else self._joining(name)
+            self._socket = self._listen(name) if self._rank == 0 else self._connect(name)
 
     def __enter__(self) -> Self:
         return self
@@ -63,10 +63,10 @@ class Meeting:
             return [message]
         if self._socket is not None:
             with self._socket, contextlib.suppress(OSError, ValueError):
-                return self._host(message) if self._rank == 0 else self._join(message)
+                return self._collect(message) if self._rank == 0 else self._hand_in(message)
         return self._context.allGather(message)
 
-    def _hosting(self, name: str) -> socket.socket | None:
+    def _listen(self, name: str) -> socket.socket | None:
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             server.bind(name)
@@ -76,20 +76,20 @@ class Meeting:
             server.close()
             return None
 
-    def _joining(self, name: str) -> socket.socket | None:
+    def _connect(self, name: str) -> socket.socket | None:
         while time.monotonic() < self._deadline:
-            joining = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            joining.settimeout(PATIENCE_SECONDS)
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            connection.settimeout(PATIENCE_SECONDS)
             with contextlib.suppress(OSError):
-                joining.connect(name)
-                joining.settimeout(None)
-                if _is_ours(joining):
-                    return joining
-            joining.close()
+                connection.connect(name)
+                connection.settimeout(None)
+                if _is_ours(connection):
+                    return connection
+            connection.close()
             time.sleep(PAUSE_SECONDS)  # the first has not begun, or cannot
         return None
 
-    def _host(self, message: str) -> list[str]:
+    def _collect(self, message: str) -> list[str]:
         """Hear the others, once all have come, and tell each what all have said. OSError or ValueError if one fails."""
         assert self._socket is not None
         messages = {0: message}
@@ -110,7 +110,7 @@ class Meeting:
                 stream.flush()
         return told
 
-    def _join(self, message: str) -> list[str]:
+    def _hand_in(self, message: str) -> list[str]:
         assert self._socket is not None
         with self._socket.makefile("rw") as stream:
             stream.write(json.dumps([self._rank, message]) + "\n")
