@@ -149,7 +149,7 @@ def _categories_of(name: str, kind: str) -> list[str]:
     if kind == "string":
         return [f"approx_count_distinct({quoted(name)})"]
     number = _number(name)
-    return [f"min({number})", f"max({number})", f"max({number} <> floor({number}))"]
+    return [f"min({number})", f"max({number})", f"max({number} % 1 <> 0)"]
 
 
 def _number(name: str) -> str:
@@ -178,7 +178,8 @@ def _table(name: str, kind: str, known: int, found: list[Any]) -> Embedding:
         return Embedding(known, vector_size(known), unknown=True)
     least, most, fractions = found
     if most is None or fractions:
-        what = "nothing but nulls" if most is None else "fractions"
+        infinite = most is not None and not (math.isfinite(least) and math.isfinite(most))
+        what = "nothing but nulls" if most is None else "infinite ones" if infinite else "fractions"
         raise ValueError(f"categorical column {name!r} must hold whole numbers, received {what}; index it.")
     if least < 0:
         raise ValueError(f"categorical column {name!r} must hold numbers from 0, received {least:.15g}; index it.")

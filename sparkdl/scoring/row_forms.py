@@ -199,7 +199,7 @@ def _of_values(name: str, values: Any) -> pa.Array:
 
 
 def _of_series(name: str, series: pd.Series[Any]) -> pa.Array:
-    if series.dtype == object:
+    if series.dtype == object or str(series.dtype).startswith("period["):  # of which Arrow keeps but numbers
         return _of_objects(name, list(series))
     try:
         found = pa.Array.from_pandas(_native(series.to_numpy()) if isinstance(series.dtype, np.dtype) else series)

@@ -158,6 +158,8 @@ def test_a_frame_may_hold_numbers_sparsely_and_none_that_arrow_lacks() -> None:
     np.testing.assert_array_equal(sparse, expected)
     with pytest.raises(ValueError, match="column 'b' must hold values of one type, as numbers, .*; convert them"):
         predictor.predict(frame.assign(b=1j))
+    with pytest.raises(ValueError, match="column 'b' must hold values of one type, .*with type Period"):
+        predictor.predict(frame.assign(b=pd.period_range("2024-01", periods=len(frame), freq="M")))
 
 
 VIEWS = {

@@ -398,6 +398,12 @@ def test_what_the_job_refuses_is_told(spark: SparkSession) -> None:
     assert stage.transform(rows.where("false")).collect() == []
 
 
+def test_a_time_that_is_no_number_is_told(spark: SparkSession) -> None:
+    rows = spark.sql("select * from values (1D, 1D), (double('NaN'), 2D) as t(time, v)")
+    with pytest.raises(Exception, match="timeCol 'time' is NaN in a row; drop such rows, or give them their time"):
+        SeriesWindows(valueCols="v").transform(rows).collect()
+
+
 def test_keys_are_of_any_plain_type(spark: SparkSession) -> None:
     """Of doubles, as StringIndexer makes them, NaN is one key; so is null of any type."""
     keys = [("double", "NaN"), ("boolean", "true"), ("date", "2024-01-01"), ("binary", "a"), ("decimal(9, 2)", "1.5")]

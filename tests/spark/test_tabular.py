@@ -132,6 +132,7 @@ def test_columns_without_usable_numbers_are_refused(spark: SparkSession) -> None
     )
     for given, message in (
         ({"numeric": ["gone"]}, "numeric column 'gone' must hold finite numbers, received nothing but nulls"),
+        ({"categorical": ["endless"]}, "categorical column 'endless' must hold whole numbers, received infinite ones"),
         ({"numeric": ["endless"]}, "numeric column 'endless' must hold finite numbers, received infinite ones"),
         (
             {"numeric": ["wei"]},

@@ -56,9 +56,10 @@ class Steps:
     def _check_times(self) -> None:
         missing = pc.is_null(self.time, nan_is_null=True).to_numpy(zero_copy_only=False)
         if missing.any():
-            series = self._series(int(np.argmax(missing)))
+            row = int(np.argmax(missing))
+            series, what = self._series(row), "NaN" if self.time[row].is_valid else "null"
             raise ValueError(
-                f"timeCol {self.plan.time!r} is null in a row{f' of {series}' if series else ''}; drop such rows, or "
+                f"timeCol {self.plan.time!r} is {what} in a row{f' of {series}' if series else ''}; drop such rows, or "
                 "give them their time."
             )
 
