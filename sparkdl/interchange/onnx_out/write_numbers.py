@@ -106,7 +106,8 @@ def _hard_swish(out: Writing, layer: HardSwish, weights: Weights, x: Value) -> s
     """By what it is made of before opset 14, with which HardSwish came."""
     if out.opset >= 14:
         return out.op("HardSwish", x.name)
-    return out.op("Mul", x.name, out.op("HardSigmoid", x.name, alpha=1 / 6, beta=0.5))
+    bounded = out.op("Clip", out.op("Add", x.name, np.float32(3)), np.float32(0), np.float32(6))
+    return out.op("Mul", out.op("Mul", x.name, bounded), np.float32(1 / 6))
 
 
 def _silu(out: Writing, layer: Silu, weights: Weights, x: Value) -> str:
