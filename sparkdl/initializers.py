@@ -103,13 +103,13 @@ class Constant(Initializer):
 
 
 @dataclass(frozen=True)
-class TruncatedNormal(Initializer):
-    """Normal, redrawn beyond two standard deviations from the mean; what is left deviates by 0.88 `stddev`.
+class ByDeviation(Initializer):
+    """Base of the normal distributions.
 
     Parameters
     ----------
     stddev : float
-        Standard deviation before truncation.
+        Standard deviation, before any truncation.
     mean : float, default 0
         Mean.
     """
@@ -122,32 +122,24 @@ class TruncatedNormal(Initializer):
         check_range(self, "(0, inf)", "stddev")
         check_range(self, "(-inf, inf)", "mean")
 
-    def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
-        return jax.device_put(self.mean + self.stddev * _drawn(_truncated_normal, key, shape))
+    def _scaled(self, draw: Draw, key: Array, shape: tuple[int, ...]) -> Array:
+        return jax.device_put(self.mean + self.stddev * _drawn(draw, key, shape))
 
 
 @dataclass(frozen=True)
-class Normal(Initializer):
-    """Normal.
-
-    Parameters
-    ----------
-    stddev : float
-        Standard deviation.
-    mean : float, default 0
-        Mean.
-    """
-
-    stddev: float
-    mean: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, "(0, inf)", "stddev")
-        check_range(self, "(-inf, inf)", "mean")
+class TruncatedNormal(ByDeviation):
+    """Normal, redrawn beyond two standard deviations from the mean; what is left deviates by 0.88 `stddev`."""
 
     def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
-        return jax.device_put(self.mean + self.stddev * _drawn(jax.random.normal, key, shape))
+        return self._scaled(_truncated_normal, key, shape)
+
+
+@dataclass(frozen=True)
+class Normal(ByDeviation):
+    """Normal."""
+
+    def sample(self, key: Array, shape: tuple[int, ...]) -> Array:
+        return self._scaled(jax.random.normal, key, shape)
 
 
 @dataclass(frozen=True)
