@@ -85,6 +85,8 @@ from sparkdl.layers.merge import Minimum as Minimum
 from sparkdl.layers.merge import Multiply as Multiply
 from sparkdl.layers.merge import Stack as Stack
 from sparkdl.layers.merge import Subtract as Subtract
+from sparkdl.layers.norm_pooling import GlobalLpPool as GlobalLpPool
+from sparkdl.layers.norm_pooling import LpPool as LpPool
 from sparkdl.layers.normalization import GroupNorm as GroupNorm
 from sparkdl.layers.normalization import L2Normalize as L2Normalize
 from sparkdl.layers.normalization import LayerNorm as LayerNorm
@@ -92,10 +94,8 @@ from sparkdl.layers.normalization import LocalResponseNorm as LocalResponseNorm
 from sparkdl.layers.normalization import RMSNorm as RMSNorm
 from sparkdl.layers.pooling import AvgPool as AvgPool
 from sparkdl.layers.pooling import GlobalAvgPool as GlobalAvgPool
-from sparkdl.layers.pooling import GlobalLpPool as GlobalLpPool
 from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import GlobalSumPool as GlobalSumPool
-from sparkdl.layers.pooling import LpPool as LpPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
 from sparkdl.layers.pooling import SumPool as SumPool
 from sparkdl.layers.ragged import Ragged as Ragged

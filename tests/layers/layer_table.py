@@ -7,16 +7,8 @@ from typing import Any, NamedTuple
 from sparkdl.layers.base import Layer
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.dense import Dense
-from sparkdl.layers.pooling import (
-    AvgPool,
-    GlobalAvgPool,
-    GlobalLpPool,
-    GlobalMaxPool,
-    GlobalSumPool,
-    LpPool,
-    MaxPool,
-    SumPool,
-)
+from sparkdl.layers.norm_pooling import GlobalLpPool, LpPool
+from sparkdl.layers.pooling import AvgPool, GlobalAvgPool, GlobalMaxPool, GlobalSumPool, MaxPool, SumPool
 
 
 class Row(NamedTuple):

@@ -11,16 +11,8 @@ import numpy as np
 import pytest
 
 from sparkdl.layers.base import Context, Layer, Shape
-from sparkdl.layers.pooling import (
-    AvgPool,
-    GlobalAvgPool,
-    GlobalLpPool,
-    GlobalMaxPool,
-    GlobalSumPool,
-    LpPool,
-    MaxPool,
-    SumPool,
-)
+from sparkdl.layers.norm_pooling import GlobalLpPool, LpPool
+from sparkdl.layers.pooling import AvgPool, GlobalAvgPool, GlobalMaxPool, GlobalSumPool, MaxPool, SumPool
 from sparkdl.layers.windows import Padding
 
 Pads = tuple[tuple[int, int], ...]
