@@ -12,6 +12,7 @@ from sparkdl.optimizers.adam import RAdam as RAdam
 from sparkdl.optimizers.by_squares import AdaDelta as AdaDelta
 from sparkdl.optimizers.by_squares import AdaGrad as AdaGrad
 from sparkdl.optimizers.by_squares import RMSProp as RMSProp
+from sparkdl.optimizers.lbfgs import LBFGS as LBFGS
 from sparkdl.optimizers.momentum import SGD as SGD
 from sparkdl.optimizers.momentum import HeavyBall as HeavyBall
 from sparkdl.optimizers.momentum import Lion as Lion

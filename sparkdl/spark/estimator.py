@@ -299,7 +299,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     lossWeights : dict of float, optional
         By output what its loss counts in that sum, at least 0; 1 for those left out.
     optimizer : Optimizer or str, default "sgd"
-        Of `sparkdl.optimizers`: "adam", Momentum(0.9, schedule=CosineDecay(), clip_norm=1.0), ...
+        Of `sparkdl.optimizers`: "adam", Momentum(0.9, schedule=CosineDecay(), clip_norm=1.0), LBFGS(), ...
     featuresCol, labelCol, predictionCol : str
         Features are numeric, array<numeric>, nested arrays, Vector, binary (one uint8 a value, or a JPEG or PNG file),
         or image structs of Spark's image source, in the shape of the network's `input_shape` or to be reshaped to it.
@@ -350,7 +350,7 @@ class DeepEstimator(Predictor[DeepModel], WarmStart, DeepParams, Saved):
     maxIter : int, default 10
         Epochs; 0 returns the initial weights.
     batchSize : int, default 128
-        Rows of a step over all workers; also of a batch in transform.
+        Rows of a step over all workers, but for `LBFGS`, which takes all rows; also of a batch in transform.
     stepSize : float, default 0.01
         Learning rate.
     stepSizeFactors : dict of float, optional

@@ -125,7 +125,7 @@ class _Group:
         self.report, self.initial, self.recorder = report, initial, recorder
         self.objective, self.exchange = plan.objective, Exchange.of(plan.exchange)
         self.rows, self.leads = sum(share.lengths), share.first == 0
-        self.steps = Steps(share.lengths, plan.batch_size)
+        self.steps = Steps(share.lengths, plan.step_rows)
         self.validation_steps = Steps(validation.lengths, plan.batch_size) if sum(validation.lengths) else None
         self.optimizer = Optimizer.of(plan.optimizer)
         self.nothing = [0.0] * self.objective.size
@@ -190,8 +190,8 @@ class _Group:
         with self.recorder.span("compile"), kept_by_every_process():
             shard, clock = self.share.shards[0], None
             if shard.padded_steps and not self.buckets:
-                epoch = 0 if plan.shuffle else None
-                self.buckets = Buckets.of(self.share, self.steps, self.mesh, plan.seed, epoch, plan.length_buckets)
+                first = (plan.seed, plan.order_at(0))
+                self.buckets = Buckets.of(self.share, self.steps, self.mesh, *first, plan.length_buckets)
             if self.sampled_every:
                 clock = (self.recorder.stamp, self.sampled_every)
             of_phase = (self.plans, self.at.epoch, shares, steps, self.buckets, self.state, clock, self.mesh)
@@ -225,7 +225,7 @@ class _Group:
         sums = np.zeros((len(self.plans), self.objective.size)) if self.several else self.at.sums
         before = (self.at.step, sums, self.at.epoch_seconds)
         meter = Meter(epoch, plan.epochs, self.rows, self.steps.count, self.report, self.objective, *before)
-        order, arranged = epoch if plan.shuffle else None, None
+        order, arranged = plan.order_at(epoch), None
         if self.buckets:
             arrangement = self.buckets.arrange(self.share, self.steps, self.mesh, plan.seed, order)
             arranged, self.fill = (self.buckets, arrangement), arrangement.fill

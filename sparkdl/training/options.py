@@ -15,7 +15,7 @@ from sparkdl.layers.ragged import step_shape
 from sparkdl.losses import Loss, SoftmaxCrossEntropy
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
-from sparkdl.optimizers import SGD, Optimizer
+from sparkdl.optimizers import LBFGS, SGD, Optimizer
 from sparkdl.specs import Named, Spec, check_range, is_integer
 from sparkdl.training.by_layer import begun_at, checked_factors, checked_rests, network_at
 from sparkdl.training.checkpoints.checkpoints import Checkpoints
@@ -55,7 +55,7 @@ class Training(Spec):
     epochs : int
         Passes over the data; 0 returns the initial weights.
     batch_size : int
-        Rows of a step over all workers.
+        Rows of a step over all workers; `LBFGS` takes all rows there are, and validates by so many.
     tol : float
         Stop after an epoch that lowers the objective by less than this part of it; 0 never stops.
     seed : int
@@ -139,6 +139,8 @@ class Training(Spec):
             object.__setattr__(self, "truncated", _checked_truncation(self.truncated, self.network))
         optimizer = Optimizer.of(self.optimizer)
         Exchange.of(self.exchange).check(optimizer)
+        if isinstance(optimizer, LBFGS):
+            self._check_search()
         if optimizer.is_lazy and self.truncated is not None:
             raise ValueError(
                 f"lazy=True of {type(optimizer).__name__} lets no row rest where training is truncated, as a segment "
@@ -157,6 +159,30 @@ class Training(Spec):
                 f"EarlyStopping(every={stopping.every}, unit='step') checks when workers hold different weights under "
                 f"{self.exchange!r}; choose a multiple of its frequency."
             )
+
+    def _check_search(self) -> None:
+        """ValueError if the steps of LBFGS would not be what it takes them for."""
+        given = [field for field in ("step_factors", "unfreeze_after", "truncated") if getattr(self, field) is not None]
+        weights = jax.eval_shape(lambda: self.network.init(0))
+        if self.dtype == "bfloat16":
+            given.append("dtype")
+        if jax.make_jaxpr(self.network.constrained)(weights).eqns:
+            given.append("constraint")
+        if given:
+            owner = "a layer" if given[0] == "constraint" else "the training"
+            raise ValueError(
+                f"{given[0]} of {owner} cannot stand beside LBFGS, whose line search compares the objective at points "
+                "that it chose itself; leave it out, or take another optimizer."
+            )
+
+    @property
+    def step_rows(self) -> int:
+        """Rows of a step over all workers, at most."""
+        return MOST_ROWS if isinstance(self.optimizer, LBFGS) else self.batch_size
+
+    def order_at(self, epoch: int) -> int | None:
+        """Of which epoch the order of rows is; None if they stay in theirs, as where a step takes all of them."""
+        return epoch if self.shuffle and not isinstance(self.optimizer, LBFGS) else None
 
     @property
     def segments(self) -> tuple[int, int] | None:

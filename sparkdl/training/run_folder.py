@@ -33,7 +33,7 @@ class RunFolder:
     ) -> None:
         assert plan.checkpoints is not None
         self._directory, self._mesh = plan.checkpoints.directory, mesh
-        self._steps = Steps(shares[0].lengths, plan.batch_size).count * plan.epochs
+        self._steps = Steps(shares[0].lengths, plan.step_rows).count * plan.epochs
         run = fingerprint(plan, shares, initial, mesh)
         self._unknown = run.unknown
         self._folder = CheckpointFolder(plan.checkpoints, run.digest) if leads else None

@@ -22,6 +22,7 @@ from jax.sharding import Mesh
 
 from sparkdl.layers.base import Weights
 from sparkdl.network import BaseNetwork
+from sparkdl.optimizers import LBFGS
 from sparkdl.training.data.batches import Steps
 from sparkdl.training.loop import train, train_group
 from sparkdl.training.options import Training
@@ -44,7 +45,7 @@ def train_all(
     """Train every plan on the same rows; the results in the order of the plans. See `train`."""
     initial = initial or [None] * len(plans)
     results: dict[int, Result] = {}
-    steps = Steps(share.lengths, plans[0].batch_size).count if sum(share.lengths) else 1
+    steps = Steps(share.lengths, plans[0].step_rows).count if sum(share.lengths) else 1
     groups: dict[Any, list[int]] = {}
     for index, plan in enumerate(plans):
         alone = not _can_join(plan) or not is_faster_together(plan.network, mesh.devices.flat[0].platform)
@@ -79,7 +80,8 @@ def is_faster_together(network: BaseNetwork, platform: str) -> bool:
 def _can_join(plan: Training) -> bool:
     """Whether the run takes all of its steps by one program, and nobody looks at it on the way."""
     watched = plan.early_stopping or plan.checkpoints or plan.logs or plan.statistics or plan.tol
-    return plan.epochs > 0 and not watched and not plan.unfreeze_after
+    searches = isinstance(plan.optimizer, LBFGS)
+    return plan.epochs > 0 and not (watched or plan.unfreeze_after or searches)
 
 
 def _counting(report: Report | None, done: int, runs: int, together: int) -> Report | None:

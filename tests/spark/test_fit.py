@@ -12,8 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.ml import Pipeline
+from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.feature import StringIndexer
+from pyspark.ml.functions import array_to_vector, vector_to_array
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_cases import FEATURES, LABELS, NETWORK, arrays, assert_close, descended, initial, same_bits, table
@@ -90,6 +92,20 @@ def test_a_classifier_in_a_pipeline_learns_to_tell_images_apart(spark: SparkSess
     assert evaluator.evaluate(model.transform(test)) > 0.78
     assert model.stages[1].numClasses == 10
     assert model.stages[1].numFeatures == 784
+
+
+def test_by_lbfgs_it_comes_to_the_loss_that_mllib_comes_to(spark: SparkSession) -> None:
+    """Of logistic regression with l2, whose intercepts MLlib does not pull to 0 either."""
+    rows = spark.createDataFrame(table()).withColumn("features", array_to_vector("features"))
+    network = Network([Rescale(1 / 255), Dense(2, l2=0.02)], input_shape=(4,))
+    deep = DeepClassifier(network=network, optimizer="lbfgs", stepSize=1.0, maxIter=60, tol=1e-7, numWorkers=2)
+    summary = deep.fit(rows).summary
+    scaled = rows.withColumn("features", array_to_vector(F.transform(vector_to_array("features"), lambda x: x / 255)))
+    theirs = LogisticRegression(family="multinomial", regParam=0.02, standardization=False, tol=1e-9, maxIter=200)
+    objective = theirs.fit(scaled).summary.objectiveHistory
+    assert summary.history[-1].loss == pytest.approx(objective[-1], rel=1e-4)
+    assert len(summary.history) < 60
+    assert all(epoch.steps == 1 for epoch in summary.history)
 
 
 @pytest.fixture(scope="module")

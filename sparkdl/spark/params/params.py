@@ -145,7 +145,7 @@ class HasBatches(Params):
     batchSize: Param[int] = Param(
         Params._dummy(),
         "batchSize",
-        "rows of a training step over all workers, and of a batch in transform (> 0).",
+        "rows of a training step over all workers, unless the optimizer takes all, and of a batch in transform (> 0).",
         TypeConverters.toInt,  # type: ignore[arg-type]
     )
 
@@ -181,8 +181,8 @@ class DeepParams(
     optimizer: Param[str] = Param(
         Params._dummy(),
         "optimizer",
-        "the update rule: a name such as sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad, lamb, lion, or an "
-        "object of sparkdl.optimizers, which also holds schedule, weight decay and clipping; stepSize is its rate.",
+        "the update rule: a name such as sgd, momentum, nesterov, adam, adamw, rmsprop, adagrad, lamb, lion, lbfgs, or "
+        "an object of sparkdl.optimizers, which also holds schedule, weight decay and clipping; stepSize is its rate.",
         spec_text(Optimizer),  # type: ignore[arg-type]
     )
     exchange: Param[str] = Param(

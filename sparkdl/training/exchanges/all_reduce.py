@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from sparkdl.arrays import INTEGERS
 from sparkdl.layers.factored import TableRows, is_factored, is_table_rows, map_factored, multiplied
+from sparkdl.optimizers import LBFGS, Optimizer
 from sparkdl.training.exchanges.exchange import (
     WORKERS,
     Agreed,
@@ -54,6 +55,14 @@ class AllReduce(Exchange):
         super().__post_init__()
         if self.dtype not in ("float32", "bfloat16"):
             raise ValueError(f"dtype of AllReduce must be float32 or bfloat16, received {self.dtype!r}.")
+
+    def check(self, optimizer: Optimizer) -> None:
+        super().check(optimizer)
+        if isinstance(optimizer, LBFGS) and self.dtype != "float32":
+            raise ValueError(
+                f"LBFGS compares gradients that differ in few digits, which AllReduce({self.dtype!r}) rounds; leave "
+                "its dtype out."
+            )
 
     def apply(self, sums: Sums, params: Params, state: Any, update: Update, moment: Moment) -> Agreed:
         workers = lax.psum(1, WORKERS)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from sparkdl.layers.factored import is_factored
-from sparkdl.optimizers import Optimizer
+from sparkdl.optimizers import LBFGS, Optimizer
 from sparkdl.specs import Spec
 
 WORKERS = "workers"  # the mesh axis of the batch
@@ -134,6 +134,11 @@ class Exchange(Spec):
             raise ValueError(
                 f"lazy=True of {type(optimizer).__name__} lets rows of a table rest with the exchange AllReduce alone, "
                 f"received {type(self).__name__}; leave it out, or take that one."
+            )
+        if isinstance(optimizer, LBFGS) and not self.takes_factored:
+            raise ValueError(
+                "LBFGS compares sums over all rows as they are, which the exchange AllReduce alone gives, received "
+                f"{type(self).__name__}; take that one."
             )
 
     def agrees_after(self, step: int) -> bool:

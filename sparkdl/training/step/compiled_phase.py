@@ -103,7 +103,7 @@ def _updates(plan: Training, share: Share, steps: Steps, buckets: Buckets | None
     if not plan.segments:
         return None
     assert buckets is not None
-    arrangement = buckets.arrange(share, steps, mesh, plan.seed, 0 if plan.shuffle else None)
+    arrangement = buckets.arrange(share, steps, mesh, plan.seed, plan.order_at(0))
     longest = np.array([max(level.values()) for level in buckets.levels])[arrangement.levels]
     return int((-(-longest // plan.segments[0])).sum())
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding
@@ -21,10 +22,19 @@ from sparkdl.layers.base import Context
 from sparkdl.layers.factored import is_factored, is_table_rows, map_factored, multiplied
 from sparkdl.layers.ragged import cast, values_of
 from sparkdl.network import BaseNetwork
-from sparkdl.objective import Objective, Workers
-from sparkdl.optimizers import Optimizer
+from sparkdl.objective import SENT, Objective, Workers
+from sparkdl.optimizers import LBFGS, Optimizer
 from sparkdl.training.data.batches import Rows, Shard
-from sparkdl.training.exchanges.exchange import WORKERS, Exchange, Moment, Params, Sums, first_state
+from sparkdl.training.exchanges.exchange import (
+    WORKERS,
+    Agreed,
+    Exchange,
+    Moment,
+    Params,
+    Sums,
+    first_state,
+    reciprocal,
+)
 from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 from sparkdl.training.step.factors import with_factors
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
@@ -182,10 +192,13 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
     def step_of_run(state: State, settings: Settings, rows: Rows) -> tuple[State, Array]:
         wide = _float_type(state.weights)
         rows = rows._replace(weights=rows.weights.astype(wide))
-        key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), state.step)
+        drawn = 0 if isinstance(optimizer, LBFGS) else state.step  # which compares sums of different steps
+        key = jax.random.fold_in(jax.random.wrap_key_data(settings.key), drawn)
         key = jax.random.fold_in(key, jax.lax.axis_index(WORKERS))
         if program.truncated:
             new, totals = step_by_segments(state, settings, rows, key, program.truncated[0])
+        elif isinstance(optimizer, LBFGS):
+            new, totals = step_by_search(optimizer, state, settings, rows, key)
         else:
             new, totals, _ = update_once(state, settings, rows, key)
         return new._replace(step=state.step + 1), _stamped(totals, ENDED, state.step, (new.weights, totals), clock)
@@ -207,10 +220,13 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         nothing = jnp.zeros(objective.size, wide)
         return jax.lax.fori_loop(0, count, advance, (state, nothing, states))[:2]
 
-    def update_once(
-        state: State, settings: Settings, rows: Rows, key: Array, states: Any = None, segment: Any = 0
-    ) -> tuple[State, Array, Any]:
-        """(state, totals, states of the layers); these are None unless the rows are a segment, of that number."""
+    def own_sums(
+        state: State, rows: Rows, key: Array, states: Any = None, number: Any = 0
+    ) -> tuple[Sums, Any, Any, Any]:
+        """(this worker's sums, gradient of regularization, statistics, states of the layers) at the state's weights.
+
+        The states are None unless the rows are a segment; `number` is that of several in a step.
+        """
         wide = _float_type(state.weights)
         weights = jax.tree.map(lambda array: array.astype(dtype or array.dtype), state.weights)
         axis = WORKERS if exchange.synchronous else None
@@ -249,7 +265,14 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         learned = network.learned(state.weights)
         penalty, pull = jax.value_and_grad(objective_penalty)(learned, state.weights)
         totals = objective.penalized(own.totals, penalty)
-        own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock, segment))
+        own = own._replace(totals=_stamped(totals, COMPUTED, state.step, own, clock, number))
+        return own, pull, statistics, states
+
+    def update_once(
+        state: State, settings: Settings, rows: Rows, key: Array, states: Any = None, segment: Any = 0
+    ) -> tuple[State, Array, Any]:
+        """(state, totals, states of the layers); these are None unless the rows are a segment, of that number."""
+        own, pull, statistics, states = own_sums(state, rows, key, states, segment)
         step_size = _after(settings.step_size, own)
         cut = WORKERS if exchange.sharded and mesh.size > 1 else None
         transformation = optimizer.transformation(
@@ -266,15 +289,53 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
             )
             return Params(learned, optimizer, params.statistics)
 
-        params = Params(learned, state.optimizer, statistics)
+        params = Params(network.learned(state.weights), state.optimizer, statistics)
         agreed = exchange.apply(own, params, state.exchange, update, Moment(state.step % steps, steps))
         weights = updated(updated(state.weights, agreed.params.learned), agreed.params.statistics)
         weights = network.constrained(weights)
         new = State(weights, agreed.params.optimizer, agreed.state, state.step)
+        return new, exchanged(agreed, state.step, segment), states
+
+    def exchanged(agreed: Agreed, step: Array, number: Any) -> Array:
+        """The totals, with what all workers sent for them."""
         sent = jnp.full(1, agreed.sent * jax.lax.axis_size(WORKERS)).astype(agreed.totals.dtype)
         totals = objective.with_sent(agreed.totals, sent)
-        totals = _stamped(totals, EXCHANGED, state.step, agreed.totals, clock, segment)
-        return new, totals, states
+        return _stamped(totals, EXCHANGED, step, agreed.totals, clock, number)
+
+    def step_by_search(
+        optimizer: LBFGS, state: State, settings: Settings, rows: Rows, key: Array
+    ) -> tuple[State, Array]:
+        """Looks at one point after the other until the optimizer has found where to go on from."""
+
+        def look(search: Any, number: Array) -> tuple[Any, Any, Array]:
+            at_point = state._replace(weights=updated(state.weights, optimizer.point(search)))
+            own, pull, statistics, _ = own_sums(at_point, rows, key, number=number)
+
+            def with_pull(params: Params, mean_gradient: Any) -> Params:
+                return params._replace(learned=jax.tree.map(jnp.add, mean_gradient, pull))
+
+            params = Params(network.learned(at_point.weights), (), statistics)
+            agreed = exchange.apply(own, params, state.exchange, with_pull, Moment(jnp.int32(0), 1))
+            gradient = agreed.params.learned
+            finite = jnp.isfinite(optax.tree.vdot(gradient, gradient))
+            agreed = agreed._replace(totals=agreed.totals.at[0].set(jnp.where(finite, agreed.totals[0], jnp.nan)))
+            value = agreed.totals[0] * reciprocal(agreed.totals[2])
+            search = optimizer.looked(search, value, gradient, settings.step_size)
+            return search, agreed.params.statistics, exchanged(agreed, state.step, number)
+
+        def go_on(carry: tuple[Any, Any, Array, Array]) -> tuple[Any, Any, Array, Array]:
+            search, _, before, number = carry
+            search, statistics, totals = look(search, number)
+            return search, statistics, totals.at[SENT].add(before[SENT]), number + 1
+
+        search, count = state.optimizer._replace(found=jnp.zeros((), bool)), jnp.int32(0)
+        shapes = jax.eval_shape(look, search, count)[1:]
+        nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        search, statistics, totals, _ = jax.lax.while_loop(
+            lambda carry: ~carry[0].found, go_on, (search, *nothing, count)
+        )
+        weights = updated(updated(state.weights, search.memory.params), statistics)
+        return State(weights, search, state.exchange, state.step), totals
 
     def step(stacked: State, settings: Settings, rows: Rows) -> tuple[State, Array]:
         advance = _for_each(step_of_run, own_rows) if several else step_of_run
