@@ -36,9 +36,11 @@ from sparkdl.spark import local_session
 from sparkdl.spark.tasks.environment import TRAINING_MEMORY, TUNABLES
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows, Steps
+from sparkdl.training.data.placing import replicate
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.records.recorder import Recorder, sampling
-from sparkdl.training.step.step import Program, Settings, initial_state, make_step, replicate
+from sparkdl.training.step.state import Settings, initial_state
+from sparkdl.training.step.step import Program, make_step
 
 NETWORK = Network(
     [

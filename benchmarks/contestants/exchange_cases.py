@@ -24,6 +24,7 @@ from sparkdl.optimizers import SGD, Momentum, Optimizer
 from sparkdl.shared_programs import kept_by_every_process
 from sparkdl.training import AllReduce, Exchange, ParameterAveraging, ShardedAllReduce, Training
 from sparkdl.training.data.batches import Rows, Shard
+from sparkdl.training.data.placing import abstract_rows, local_workers, place, replicate, spread
 from sparkdl.training.exchanges.exchange import (
     WORKERS,
     Agreed,
@@ -38,17 +39,8 @@ from sparkdl.training.exchanges.exchange import (
 from sparkdl.training.exchanges.threshold import ThresholdSharing
 from sparkdl.training.group.collectives import meet
 from sparkdl.training.loop import Share, train
-from sparkdl.training.step.step import (
-    Program,
-    Settings,
-    abstract_rows,
-    initial_state,
-    local_workers,
-    make_step,
-    place,
-    replicate,
-    spread,
-)
+from sparkdl.training.step.state import Settings, initial_state
+from sparkdl.training.step.step import Program, make_step
 from sparkdl.weights import count_weights
 
 LOSS = SoftmaxCrossEntropy()

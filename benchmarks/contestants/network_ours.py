@@ -24,9 +24,11 @@ from sparkdl.optimizers import SGD
 from sparkdl.spark import local_session
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
+from sparkdl.training.data.placing import place, replicate
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.free_memory import Pieces
-from sparkdl.training.step.step import Program, Settings, initial_state, make_step, place, replicate
+from sparkdl.training.step.state import Settings, initial_state
+from sparkdl.training.step.step import Program, make_step
 
 
 def step(spec: Spec) -> Taker:

@@ -34,8 +34,10 @@ from sparkdl.optimizers import SGD
 from sparkdl.schedules import ExponentialDecay
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
+from sparkdl.training.data.placing import place, replicate
 from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.step.step import Program, Settings, initial_state, make_step, place, replicate
+from sparkdl.training.step.state import Settings, initial_state
+from sparkdl.training.step.step import Program, make_step
 from sparkdl.weights import named_arrays, nested_weights
 
 

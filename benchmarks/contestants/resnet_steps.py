@@ -19,8 +19,10 @@ from sparkdl.objective import Objective
 from sparkdl.optimizers import SGD
 from sparkdl.training import AllReduce
 from sparkdl.training.data.batches import Rows
+from sparkdl.training.data.placing import place, replicate
 from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.step.step import Program, Settings, initial_state, make_step, place, replicate
+from sparkdl.training.step.state import Settings, initial_state
+from sparkdl.training.step.step import Program, make_step
 
 STEP_SIZE = 0.01
 WARM_UP = 2  # steps beyond the first, for what is set up lazily

@@ -60,9 +60,9 @@ class LBFGS(Optimizer):
     one fulfils the weak Wolfe conditions (Lewis & Overton 2013, algorithm 2.6); each look is a pass over the rows, and
     one is mostly enough. The first looks along g itself, at the step size; later ones begin at a length of 1.
 
-    Of small networks on rows that fit in memory it finds a lower loss than others in as many passes; MLlib's networks
-    train by it. Random layers, as Dropout, draw the same numbers in every step. Where no length is any good, down to
-    what the dtype can tell apart, the weights stay.
+    It is meant for small networks on rows that fit in memory; MLlib's networks train by it. Random layers, as Dropout,
+    draw the same numbers in every step. Where no length is any good, down to what the dtype can tell apart, the weights
+    stay.
 
     It trains with the exchange AllReduce, and takes no decay, clipping or schedule: use the layers' own `l2`.
 

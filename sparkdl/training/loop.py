@@ -21,6 +21,7 @@ from sparkdl.shared_programs import kept_by_every_process
 from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import feed
+from sparkdl.training.data.placing import replicate
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.free_memory import Pieces
 from sparkdl.training.group.collectives import meet
@@ -33,7 +34,7 @@ from sparkdl.training.results import Epoch, Result
 from sparkdl.training.resumption import Position, Share, from_arrays, to_arrays
 from sparkdl.training.run_folder import RunFolder
 from sparkdl.training.step.compiled_phase import CompiledPhase, compile_phase, stacked
-from sparkdl.training.step.step import State, initial_state, replicate
+from sparkdl.training.step.state import State, initial_state
 from sparkdl.training.stopping import MONITORS
 from sparkdl.training.watch import Watch, are_finite
 from sparkdl.transfer import started_from

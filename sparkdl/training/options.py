@@ -164,6 +164,11 @@ class Training(Spec):
         """ValueError if the steps of LBFGS would not be what it takes them for."""
         given = [field for field in ("step_factors", "unfreeze_after", "truncated") if getattr(self, field) is not None]
         weights = jax.eval_shape(lambda: self.network.init(0))
+        if not jax.tree.leaves(self.network.learned(weights)):
+            raise ValueError(
+                "LBFGS expects weights to move, but every layer of the network is frozen or has none; leave one free "
+                "to learn, or take another optimizer."
+            )
         if self.dtype == "bfloat16":
             given.append("dtype")
         if jax.make_jaxpr(self.network.constrained)(weights).eqns:

@@ -10,9 +10,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from sparkdl.network import BaseNetwork
+from sparkdl.training.data.placing import local_workers, replicate, spread
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.step.compiled_phase import stacked
-from sparkdl.training.step.step import State, local_workers, replicate, spread
+from sparkdl.training.step.state import State
 
 
 def carried(

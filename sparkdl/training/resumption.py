@@ -19,11 +19,12 @@ from sparkdl.optimizers import Optimizer
 from sparkdl.schedules import Schedule
 from sparkdl.training.checkpoints.own_code import code_of
 from sparkdl.training.data.batches import Shard
+from sparkdl.training.data.placing import local_workers, spread
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.group.collectives import gather_from_all
 from sparkdl.training.options import Training
 from sparkdl.training.results import Epoch
-from sparkdl.training.step.step import State, local_workers, spread
+from sparkdl.training.step.state import State
 from sparkdl.weights import named_arrays, nested_weights
 
 Arrays = dict[str, np.ndarray[Any, Any]]

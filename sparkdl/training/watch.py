@@ -13,10 +13,11 @@ from jax.sharding import Mesh
 
 from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
+from sparkdl.training.data.placing import local_workers
 from sparkdl.training.group.collectives import summed
 from sparkdl.training.options import Training
 from sparkdl.training.resumption import Position
-from sparkdl.training.step.step import State, local_workers
+from sparkdl.training.step.state import State
 from sparkdl.training.stopping import Stopper, diverged
 
 

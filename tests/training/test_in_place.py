@@ -14,10 +14,11 @@ from sparkdl import Network
 from sparkdl.layers import Dense, Relu
 from sparkdl.training import Training
 from sparkdl.training.data.batches import Shard
+from sparkdl.training.data.placing import abstract_rows, replicate
 from sparkdl.training.exchanges import all_reduce
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.step.programs import compiled_step, program_of
-from sparkdl.training.step.step import Settings, abstract_rows, initial_state, replicate
+from sparkdl.training.step.state import Settings, initial_state
 
 RANDOM = np.random.default_rng(3)
 WIDTH = 512

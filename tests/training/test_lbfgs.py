@@ -255,6 +255,7 @@ def test_a_timeline_has_every_look() -> None:
         ({"dtype": "bfloat16"}, "dtype of the training cannot stand beside LBFGS"),
         ({"step_factors": {"dense_0": 0.1}}, "step_factors of the training cannot"),
         ({"unfreeze_after": {"dense_0": 2}}, "unfreeze_after of the training cannot"),
+        ({"network": CHAIN.frozen("dense_0", "dense_2")}, "expects weights to move, but every layer.*frozen"),
         ({"network": Network([Dense(3, constraint=MaxNorm(1.0))], (3,))}, "constraint of a layer cannot"),
     ],
 )

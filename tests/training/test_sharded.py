@@ -31,7 +31,7 @@ from sparkdl.training.data.batches import Shard
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.loop import Share, train
 from sparkdl.training.results import Result
-from sparkdl.training.step.step import State, initial_state
+from sparkdl.training.step.state import State, initial_state
 from sparkdl.weights import named_arrays
 
 pytestmark = pytest.mark.usefixtures("unoptimized", "as_for_users")

@@ -18,9 +18,9 @@ from jax.sharding import Mesh
 
 from sparkdl.arrays import Array
 from sparkdl.training.data.batches import Steps, epoch_order
+from sparkdl.training.data.placing import spread
 from sparkdl.training.group.collectives import gather_from_all
 from sparkdl.training.resumption import Share
-from sparkdl.training.step.step import spread
 
 WINDOW = 50  # steps among which rows of like lengths are brought together
 

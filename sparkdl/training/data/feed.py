@@ -11,9 +11,9 @@ from jax.sharding import Mesh
 
 from sparkdl.training.data.batches import Rows, Shard, Steps, batches, epoch_order, prefetched
 from sparkdl.training.data.buckets import Arrangement, Buckets
+from sparkdl.training.data.placing import place
 from sparkdl.training.options import Training
 from sparkdl.training.resumption import Share
-from sparkdl.training.step.step import place
 
 
 def feed(

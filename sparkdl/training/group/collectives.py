@@ -13,8 +13,8 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from sparkdl.shared_programs import kept_by_every_process
+from sparkdl.training.data.placing import local_workers, spread
 from sparkdl.training.exchanges.exchange import WORKERS
-from sparkdl.training.step.step import local_workers, spread
 
 FRAME_BYTES = 1 << 20
 HEADER_BYTES = 8

@@ -13,10 +13,12 @@ from sparkdl.optimizers import Optimizer
 from sparkdl.training.data.batches import Steps
 from sparkdl.training.data.buckets import Buckets
 from sparkdl.training.data.feed import differ
+from sparkdl.training.data.placing import abstract_rows
 from sparkdl.training.options import Training
 from sparkdl.training.resumption import Share
 from sparkdl.training.step.programs import compiled_step, compiled_validation, program_of
-from sparkdl.training.step.step import Clock, Settings, State, abstract_rows
+from sparkdl.training.step.state import Settings, State
+from sparkdl.training.step.step import Clock
 
 OVERLAP_BYTES = 64 << 20  # of a step's memory, above which the next waits for its end, which takes no time to speak of
 

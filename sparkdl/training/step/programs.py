@@ -18,7 +18,8 @@ from sparkdl.specs import Named, Spec
 from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import Exchange
 from sparkdl.training.options import Training
-from sparkdl.training.step.step import Clock, Program, Settings, State, make_step, make_validation
+from sparkdl.training.step.state import Settings, State
+from sparkdl.training.step.step import Clock, Program, make_step, make_validation
 
 KEPT = 16  # programs of each kind
 

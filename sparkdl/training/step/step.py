@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
 from jax.experimental import io_callback
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from sparkdl.arrays import INTEGERS, Parts
-from sparkdl.compiler import ONCE, OPTIONS
+from sparkdl.compiler import OPTIONS
 from sparkdl.layers.base import Context
 from sparkdl.layers.factored import is_factored, is_table_rows, map_factored, multiplied
 from sparkdl.layers.ragged import cast, values_of
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import SENT, Objective, Workers
 from sparkdl.optimizers import LBFGS, Optimizer
-from sparkdl.training.data.batches import Rows, Shard
+from sparkdl.training.data.batches import Rows
 from sparkdl.training.exchanges.exchange import (
     WORKERS,
     Agreed,
@@ -32,58 +30,17 @@ from sparkdl.training.exchanges.exchange import (
     Moment,
     Params,
     Sums,
-    first_state,
     reciprocal,
 )
 from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 from sparkdl.training.step.factors import with_factors
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
 from sparkdl.training.step.segments import padded_to_segments, segment_of, segments_of, summed_over_time
+from sparkdl.training.step.state import Settings, State, as_argument
 from sparkdl.training.step.tables import apply_update
 from sparkdl.weights import updated
 
 Clock = tuple[Callable[[int, Any, Any], Any], int]
-
-
-class State(NamedTuple):
-    """Everything a step reads and writes, of one worker or, with a first axis of workers, of all.
-
-    Attributes
-    ----------
-    weights : nested dict
-        All of the network's.
-    optimizer : pytree
-        optax's state for the learned part of them, or for the worker's own part of that under a sharded exchange.
-    exchange : pytree
-    step : Array
-        Steps taken, int32.
-    """
-
-    weights: Any
-    optimizer: Any
-    exchange: Any
-    step: Array
-
-
-class Settings(NamedTuple):
-    """What runs of one compiled program may differ in; equal on all workers.
-
-    Attributes
-    ----------
-    step_size, weight_decay : Array
-    key : Array (2,) of uint32
-        Of random layers.
-    """
-
-    step_size: Any
-    weight_decay: Any
-    key: Any
-
-    @classmethod
-    def of(cls, optimizer: Optimizer, step_size: float, seed: int) -> Settings:
-        """Those of a run."""
-        step_size, weight_decay = np.asarray((step_size, optimizer.weight_decay), jax.dtypes.canonicalize_dtype(float))
-        return cls(step_size, weight_decay, np.asarray(_key_data(np.int64(seed))))
 
 
 class Program(NamedTuple):
@@ -133,43 +90,6 @@ class Program(NamedTuple):
     truncated: tuple[int, int] | None = None
     factors: Mapping[str, float] | None = None
     begun: Mapping[str, int] | None = None
-
-
-def initial_state(
-    network: BaseNetwork,
-    weights: Any,
-    optimizer: Optimizer,
-    exchange: Exchange,
-    workers: int = 1,
-    totals: int = 3,
-    begun: Mapping[str, int] | None = None,
-) -> State:
-    """The state of each worker before the first step; `totals` is how many numbers `Objective.totals` adds up."""
-    others = _others(optimizer, exchange, workers, totals, begun)(network.learned(weights))
-    return State(weights, *others, jnp.asarray(np.int32(0)))
-
-
-@lru_cache(16)
-def _others(
-    optimizer: Optimizer, exchange: Exchange, workers: int, totals: int, begun: Mapping[str, int] | None
-) -> Callable[[Any], tuple[Any, Any]]:
-    """The states of optimizer and exchange in one program, since each operation on its own would be one as well."""
-
-    def others(learned: Any) -> tuple[Any, Any]:
-        part = exchange.part(learned, 0, workers)  # all have equal shapes, and the first state depends on these only
-        return optimizer.transformation(1.0, 1, 1, **_later(begun)).init(part), first_state(exchange, learned, totals)
-
-    return jax.jit(others, compiler_options=ONCE)
-
-
-def _later(begun: Mapping[str, int] | None) -> dict[str, Any]:
-    """The argument of `transformation` that one of a user's own may lack, which layers that rest ask for alone."""
-    return {} if begun is None else {"begun": begun}
-
-
-@partial(jax.jit, compiler_options=ONCE)
-def _key_data(seed: Array) -> Array:
-    return jax.random.key_data(jax.random.key(seed))
 
 
 def make_step(program: Program, clock: Clock | None = None, several: bool = False, own_rows: bool = False) -> Any:
@@ -276,7 +196,7 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
         step_size = _after(settings.step_size, own)
         cut = WORKERS if exchange.sharded and mesh.size > 1 else None
         transformation = optimizer.transformation(
-            step_size, total_updates, updates or steps, settings.weight_decay, cut, **_later(program.begun)
+            step_size, total_updates, updates or steps, settings.weight_decay, cut, **as_argument(program.begun)
         )
         if program.factors:
             transformation = with_factors(transformation, program.factors)
@@ -367,46 +287,6 @@ def make_validation(network: BaseNetwork, objective: Objective, mesh: Mesh, seve
     return jax.jit(mapped)
 
 
-def place(rows: Rows, mesh: Mesh) -> Rows:
-    """The rows of this process on its devices, as its part of the arrays of all workers; zeros where they weigh 0."""
-    sharding = NamedSharding(mesh, P(WORKERS))
-    features, labels, weights = jax.tree.map(_storable, rows)
-    features = jax.tree.map(partial(_zeroed, where=weights == 0), features)
-    return jax.tree.map(
-        lambda part: jax.make_array_from_process_local_data(sharding, part), Rows(features, labels, weights)
-    )
-
-
-def abstract_rows(shard: Shard, rows: int, mesh: Mesh) -> Rows:
-    """The shapes that `place` gives when every worker's batch has `rows` rows like the shard's."""
-    sharding = NamedSharding(mesh, P(WORKERS))
-
-    def shape(part: Any) -> jax.ShapeDtypeStruct:
-        dtype = jax.dtypes.canonicalize_dtype(part.dtype)
-        return jax.ShapeDtypeStruct((rows * mesh.size, *part.shape[1:]), dtype, sharding=sharding)
-
-    return jax.tree.map(shape, shard.take(np.zeros(0, np.int64), 0))
-
-
-def replicate(tree: Any, mesh: Mesh) -> Any:
-    """The tree's arrays once for every worker, along a new first axis."""
-    return spread(jax.tree.map(lambda leaf: np.broadcast_to(leaf, (local_workers(mesh), *np.shape(leaf))), tree), mesh)
-
-
-def spread(tree: Any, mesh: Mesh) -> Any:
-    """Copies of arrays whose first axis is the workers of this process, as their part of the arrays of all workers.
-
-    Copies, as a step puts its results elsewhere if the memory of what it was given is another array's, too.
-    """
-    sharding = NamedSharding(mesh, P(WORKERS))
-    return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.array(leaf)), tree)
-
-
-def local_workers(mesh: Mesh) -> int:
-    """Workers of the mesh that this process drives."""
-    return sum(device.process_index == jax.process_index() for device in mesh.devices.flat)
-
-
 def _stamped(totals: Array, moment: int, step: Array, done: Any, clock: Clock | None, segment: Any = 0) -> Array:
     """The totals, which are there only once `done` is and the clock has been told of the moment.
 
@@ -485,16 +365,3 @@ def _float_type(weights: Any) -> Any:
 def _one_row(parts: Parts) -> Parts:
     """Shapes and dtypes of parts of one row."""
     return jax.tree.map(lambda part: jax.ShapeDtypeStruct((1, *part.shape[1:]), part.dtype), parts)
-
-
-def _zeroed(values: np.ndarray[Any, Any], where: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The values with zeros in these rows: 0 times what overflows within the network would be NaN."""
-    if values[where].any():
-        values = values.copy()
-        values[where] = 0
-    return values
-
-
-def _storable(part: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """float64 and int64 narrowed on the host where JAX holds 32 bits, so that half the bytes travel."""
-    return part.astype(jax.dtypes.canonicalize_dtype(part.dtype), copy=False)
