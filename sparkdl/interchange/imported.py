@@ -1,4 +1,4 @@
-"""What comes of a file of another library: a network, and its weights."""
+"""What comes of a model of another library: a network, and its weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparkdl.layers.base import Weights
 
 
 class Imported(NamedTuple):
-    """A network of another library's file.
+    """A network of another library.
 
     Attributes
     ----------

@@ -42,6 +42,7 @@ PAGES = [
             "text",
             "series",
             "weights",
+            "from-mllib",
         )
     ),
 ]
@@ -76,7 +77,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
     first, example, frame, tuned, long_run, evaluated, queried, own, alone, imported, *last = printed
-    drawn, tabled, stepped, read, forecast, loaded = last
+    drawn, tabled, stepped, read, forecast, loaded, perceptrons = last
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -108,6 +109,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     # Three epochs; the first layers of a network with weights, and the shape of a kernel; numbers of a text's vector.
     assert loaded[0].count(",") == 2 and loaded[1:] == ["('rescaled', 'normalized', 'conv1') (512, 5)", "32"]
     assert imported[-1].count(",") == 1  # of two epochs
+    assert len(perceptrons) == 2 and all(float(accuracy) > 0.9 for accuracy in perceptrons)
 
 
 def test_every_page_with_code_is_run() -> None:
