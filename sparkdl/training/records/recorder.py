@@ -40,7 +40,7 @@ def split_exchanges(workers: list[list[dict[str, Any]]]) -> list[list[dict[str, 
                 exchanges.setdefault(event["step"], {}).setdefault(worker, []).append(event)
     ready: dict[int, float] = {}  # by event
     for of_step in exchanges.values():
-        for same in zip_longest(*of_step.values()):  # of a step by segments the first with the first, and so on
+        for same in zip_longest(*of_step.values()):  # of a step of several exchanges the first with the first
             own = [event for event in same if event]
             ready |= dict.fromkeys(map(id, own), max(event["start"] for event in own))
 
@@ -99,7 +99,7 @@ class Recorder:
         self._placed[step] = (epoch, asked, self.now())
 
     def stamp(self, moment: Any, step: Any, segment: Any = 0) -> np.ndarray[Any, Any]:
-        """Called by the step's program, of a truncated step for each segment; gives 0.
+        """Called by the step's program, of a step in segments, or of several looks, for each; gives 0.
 
         Where a process has several devices, the last one's moment counts.
         """

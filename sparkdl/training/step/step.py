@@ -23,15 +23,7 @@ from sparkdl.network import BaseNetwork
 from sparkdl.objective import SENT, Objective, Workers
 from sparkdl.optimizers import LBFGS, Optimizer
 from sparkdl.training.data.batches import Rows
-from sparkdl.training.exchanges.exchange import (
-    WORKERS,
-    Agreed,
-    Exchange,
-    Moment,
-    Params,
-    Sums,
-    reciprocal,
-)
+from sparkdl.training.exchanges.exchange import WORKERS, Agreed, Exchange, Moment, Params, Sums, reciprocal
 from sparkdl.training.records.recorder import COMPUTED, ENDED, EXCHANGED, is_sampled
 from sparkdl.training.step.factors import with_factors
 from sparkdl.training.step.micro_batches import number_of_parts, summed_over_parts
