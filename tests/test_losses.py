@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import integrate, special, stats
 from sklearn import metrics
 from sklearn.utils.class_weight import compute_class_weight
 
@@ -69,6 +69,14 @@ def scales(raw: np.ndarray, least: float = 1e-3) -> np.ndarray:
 
 def normal(means: np.ndarray, raw: np.ndarray, labels: np.ndarray, least: float = 1e-3) -> np.ndarray:
     return -stats.norm.logpdf(labels, means, scales(raw, least)).sum(1)
+
+
+def code(means: np.ndarray, raw: np.ndarray) -> np.ndarray:
+    """The divergence from the standard normal distribution, as the integral that it is."""
+    places = np.linspace(-60, 60, 200_001)
+    own = stats.norm.pdf(places, means[..., None], scales(raw)[..., None])
+    apart = stats.norm.logpdf(places, means[..., None], scales(raw)[..., None]) - stats.norm.logpdf(places)
+    return integrate.trapezoid(own * apart, places).sum(1)
 
 
 def mixture(logits: np.ndarray, means: np.ndarray, raw: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -138,6 +146,24 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         SIX,
         COUNTS,
         normal(OUTPUTS, OTHERS, COUNTS, 0.1),
+    ),
+    "evidence": (
+        losses.EvidenceLowerBound(1),
+        OUTPUTS,
+        OTHERS[:, 0],
+        (OUTPUTS - OTHERS)[:, 0] ** 2 + code(OUTPUTS[:, 1:2], OUTPUTS[:, 2:]),
+    ),
+    "evidence of a likelihood": (
+        losses.EvidenceLowerBound(2, losses.GaussianLikelihood(), beta=0.5),
+        EIGHT,
+        OTHERS[:, :2],
+        normal(EIGHT[:, :2], EIGHT[:, 2:4], OTHERS[:, :2]) + 0.5 * code(EIGHT[:, 4:6], EIGHT[:, 6:]),
+    ),
+    "evidence of bits": (
+        losses.EvidenceLowerBound(1, "sigmoid_cross_entropy", beta=2),
+        SIX[:, :5],
+        BITS,
+        binary(SIX[:, :3], BITS) + 2 * code(SIX[:, 3:4], SIX[:, 4:5]),
     ),
     "mixture": (
         losses.MixtureDensity(2),
@@ -415,6 +441,14 @@ def test_focal_losses_are_finite_however_sure_the_outputs_are(kind: type[Loss], 
         (lambda: losses.Triplet().check((3,)), r"Triplet needs a network ending in rows of shape \(2,\)"),
         (lambda: losses.EachPosition().check((3,)), "EachPosition needs a network ending in rows of shape"),
         (lambda: losses.EachPosition().encode(np.zeros((2, 3)), (4, 5)), r"takes labels of shape \(4,\)"),
+        (lambda: losses.EvidenceLowerBound(0), "latent of EvidenceLowerBound must be a positive integer, received 0"),
+        (lambda: losses.EvidenceLowerBound(1, beta=-1), r"beta of EvidenceLowerBound must be a number in \[0, inf\)"),
+        (lambda: losses.EvidenceLowerBound(1, losses.InBatchSoftmax()), "a loss of each row by itself"),
+        (lambda: losses.EvidenceLowerBound(2).check((4,)), "needs a network of more than 4 outputs.*this one has 4"),
+        (
+            lambda: losses.EvidenceLowerBound(1, losses.GaussianLikelihood()).check((5,)),
+            "two outputs for each label, this one has 3",
+        ),
         (lambda: losses.GaussianLikelihood().check((3,)), r"two outputs for each label, this one has 3; put Dense\(2"),
         (lambda: losses.MixtureDensity(2).check((7,)), r"network of 2 \* \(labels \+ 2\) outputs, this one has 7; put"),
         (lambda: losses.MixtureDensity(2).check((4,)), r"outputs, this one has 4; put Dense\(6\) at its end for one"),
@@ -524,6 +558,20 @@ def test_predictions_of_distributions_are_their_parameters_and_have_a_mean() -> 
     np.testing.assert_allclose(found, np.concatenate([shares, means, scales(EIGHT[:, 6:])], axis=1), rtol=1e-5)
     expected = shares[:, :1] * means[:, :2] + shares[:, 1:] * means[:, 2:]
     np.testing.assert_allclose(mixed.mean(found), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_predictions_of_an_autoencoder_are_what_it_reconstructs_and_the_code() -> None:
+    outputs = jnp.array(EIGHT)
+    bits = losses.EvidenceLowerBound(2, "sigmoid_cross_entropy")
+    found = np.asarray(bits.predict(outputs))
+    np.testing.assert_allclose(
+        found, np.concatenate([special.expit(EIGHT[:, :4]), EIGHT[:, 4:6], scales(EIGHT[:, 6:])], axis=1), rtol=1e-5
+    )
+    np.testing.assert_array_equal(bits.mean(found), found[:, :4])
+    likely = losses.EvidenceLowerBound(2, losses.GaussianLikelihood())
+    np.testing.assert_allclose(likely.mean(likely.predict(outputs)), EIGHT[:, :2], rtol=1e-6)
+    squares = ((EIGHT[:, :2] - OTHERS[:, :2]) ** 2).sum(1)
+    np.testing.assert_allclose(likely.metrics(outputs, jnp.array(OTHERS[:, :2])), squares, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])

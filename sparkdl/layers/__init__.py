@@ -107,6 +107,7 @@ from sparkdl.layers.rectifying import Mish as Mish
 from sparkdl.layers.rectifying import ThresholdedRelu as ThresholdedRelu
 from sparkdl.layers.repeat_step import RepeatStep as RepeatStep
 from sparkdl.layers.reverse_steps import ReverseSteps as ReverseSteps
+from sparkdl.layers.sampling import GaussianSample as GaussianSample
 from sparkdl.layers.scaling import Normalization as Normalization
 from sparkdl.layers.shape import Flatten as Flatten
 from sparkdl.layers.shape import Permute as Permute

@@ -31,3 +31,4 @@ from sparkdl.losses.pairs import PairwiseLogistic as PairwiseLogistic
 from sparkdl.losses.pairs import Triplet as Triplet
 from sparkdl.losses.positions import EachPosition as EachPosition
 from sparkdl.losses.retrieval import InBatchSoftmax as InBatchSoftmax
+from sparkdl.losses.variational import EvidenceLowerBound as EvidenceLowerBound

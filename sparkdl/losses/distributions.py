@@ -22,9 +22,23 @@ class DistributionLoss(Loss):
     """Base of the negative log-likelihoods of labels under distributions whose parameters are the outputs.
 
     `predict` gives the parameters on the labels' scale. "mse" is of their mean, which `evaluate` measures, too.
+    """
 
-    Standard deviations are softplus(o) + least_scale. That neither overflows nor vanishes, however far an output is
-    off, where the exp(o) of a logarithm does both; a least one is what Lakshminarayanan et al. (2017) give variances.
+    @abstractmethod
+    def mean(self, predictions: Any) -> Any:
+        """The labels that predictions, an array of NumPy's or JAX's, lead one to expect: (batch, labels)."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean.")
+
+    def metrics(self, outputs: Array, labels: Array) -> Array:
+        return ((self.mean(self.predict(outputs)) - self.targets(outputs, labels)) ** 2).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class _WithScales(DistributionLoss):
+    """Base of those whose outputs are standard deviations, too, softplus(o) + least_scale.
+
+    That neither overflows nor vanishes, however far an output is off, where the exp(o) of a logarithm does both; a
+    least one is what Lakshminarayanan et al. (2017) give variances.
 
     Parameters
     ----------
@@ -38,20 +52,12 @@ class DistributionLoss(Loss):
         super().__post_init__()
         check_range(self, "(0, inf)", "least_scale")
 
-    @abstractmethod
-    def mean(self, predictions: Any) -> Any:
-        """The labels that predictions, an array of NumPy's or JAX's, lead one to expect: (batch, labels)."""
-        raise NotImplementedError(f"{type(self).__name__} has no mean.")
-
-    def metrics(self, outputs: Array, labels: Array) -> Array:
-        return ((self.mean(self.predict(outputs)) - self.targets(outputs, labels)) ** 2).sum(axis=1)
-
     def _scales(self, raw: Array) -> Array:
         return jax.nn.softplus(raw) + self.least_scale
 
 
 @dataclass(frozen=True)
-class GaussianLikelihood(DistributionLoss):
+class GaussianLikelihood(_WithScales):
     """log(s) + ((t - m) / s) ** 2 / 2 + log(2 * pi) / 2: labels are normal, independently (Nix and Weigend 1994).
 
     The network has two outputs for each label: first the means m of all, then what their standard deviations s are
@@ -89,7 +95,7 @@ class GaussianLikelihood(DistributionLoss):
 
 
 @dataclass(frozen=True)
-class MixtureDensity(DistributionLoss):
+class MixtureDensity(_WithScales):
     """-log(sum(p * normal(t; m, s))) over normal distributions of a row's labels (Bishop 1994).
 
     With k of them the outputs are k logits, of which the shares p are the softmax; k times as many means m as there are

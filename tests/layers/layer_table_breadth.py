@@ -21,6 +21,7 @@ from sparkdl.layers.gates import Highway, SqueezeExcite
 from sparkdl.layers.local import LocallyConnected
 from sparkdl.layers.merge import Distance
 from sparkdl.layers.normalization import GroupNorm, RMSNorm
+from sparkdl.layers.sampling import GaussianSample
 from sparkdl.layers.scaling import Normalization
 from sparkdl.layers.shape import Permute, RepeatVector
 from sparkdl.layers.spatial import Crop, DepthToSpace, SpaceToDepth, UpSample, ZeroPad
@@ -72,6 +73,8 @@ NOISE = [
     Row(AlphaDropout(0.3), (3, 4)),
     Row(GaussianDropout(0.3), (3, 4)),
     Row(GaussianNoise(0.5), (3, 4)),
+    Row(GaussianSample(), (3, 4), refused=(4, 3)),
+    Row(GaussianSample(), (6,), refused=()),
     Row(DropConnect(Dense(3), 0.4), (4,)),
     Row(DropConnect(DepthwiseConv((2, 2)), 0.4), (3, 4, 2)),
     Row(WeightNoise(Dense(3), 0.2), (4,)),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sparkdl import Network, training
-from sparkdl.layers import Dense, Embedding, Layer, Ragged, Relu
+from sparkdl.layers import Dense, Embedding, GaussianSample, Layer, Ragged, Relu
 from sparkdl.layers.base import Context
 from sparkdl.layers.dropout import (
     AlphaDropout,
@@ -100,6 +100,16 @@ def test_alpha_dropout_keeps_mean_and_variance(rate: float) -> None:
 def test_noise_deviates_as_it_says(layer: Layer, deviation: float) -> None:
     y = np.asarray(layer.train_forward({}, jnp.ones((4, 50_000)), context(0, 4))[0])
     assert y.mean() == pytest.approx(1, abs=0.01) and y.std() == pytest.approx(deviation, rel=0.02)
+
+
+def test_samples_have_the_means_and_deviations_that_they_are_told() -> None:
+    """Of every row and number other ones; and of a deviation that is next to none the mean."""
+    means, raw = np.array([1.0, -2, 0]), np.array([2.0, -1, -50])
+    variances = (np.logaddexp(0, raw) + 1e-3) ** 2
+    x = np.tile(np.concatenate([means, raw]), (100_000, 1)).astype("float32")
+    y, _ = GaussianSample().train_forward({}, jnp.asarray(x), context(0, 4))
+    np.testing.assert_allclose(np.mean(y, axis=0), means, atol=0.03)
+    np.testing.assert_allclose(np.cov(y, rowvar=False), np.diag(variances), atol=0.04)
 
 
 def test_weights_are_dropped_alike_on_the_way_there_and_back() -> None:

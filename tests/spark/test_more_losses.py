@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 from scipy.stats import norm
 
-from sparkdl import DeepEstimator, DeepRegressor, Network, models
-from sparkdl.layers import Dense
-from sparkdl.losses import EachPosition, InBatchSoftmax, MixtureDensity, Quantile
+from sparkdl import DeepEstimator, DeepRegressor, Graph, Network, models
+from sparkdl.layers import Concatenate, Dense, GaussianSample
+from sparkdl.losses import EachPosition, EvidenceLowerBound, InBatchSoftmax, MixtureDensity, Quantile
 
 RANDOM = np.random.default_rng(8)
 
@@ -62,6 +64,42 @@ def test_a_mixture_finds_both_places_of_a_label(spark: SparkSession) -> None:
     measured = model.evaluate(rows)
     assert measured.average.mse == pytest.approx(((labels - shares @ means) ** 2).mean(), rel=1e-5)
     assert measured.loss == pytest.approx(-np.log(densities).mean(), rel=1e-5)
+
+
+def test_an_autoencoder_whose_labels_are_its_features_tells_odd_rows(spark: SparkSession) -> None:
+    codes = RANDOM.normal(size=(300, 1))
+    features = np.concatenate([codes * [[1.0, -1.0, 0.5]], [[1.0, 1.0, 1.0]]])
+    rows = spark.createDataFrame([(row.tolist(), n) for n, row in enumerate(features)], "x array<double>, id int")
+    nodes: Any = {
+        "encoder": (Dense(2), "features"),
+        "code": (GaussianSample(), "encoder"),
+        "decoder": (Dense(3), "code"),
+        "both": (Concatenate(), "decoder", "encoder"),
+    }
+    estimator = DeepRegressor(
+        network=Graph({"features": (3,)}, nodes, "both"),
+        loss=EvidenceLowerBound(1),
+        featuresCol="x",
+        labelCol="x",
+        activationCols={"encoder": "drawn"},
+        optimizer="adam",
+        stepSize=0.05,
+        maxIter=40,
+        batchSize=50,
+        numWorkers=2,
+    )
+    model = estimator.fit(rows.where("id < 300"))
+    found = model.score_rows(model.transform(rows)).toPandas().sort_values("id")
+    predictions = np.stack([row.toArray() for row in found["prediction"]])
+    reconstructed, means, scales = predictions[:, :3], predictions[:, 3], predictions[:, 4]
+    divergence = (means**2 + scales**2 - 1) / 2 - np.log(scales)
+    expected = ((features - reconstructed) ** 2).sum(axis=1) + divergence
+    np.testing.assert_allclose(found["loss"], expected, rtol=1e-4, atol=1e-5)
+    assert found["loss"].idxmax() == 300
+    np.testing.assert_allclose(np.stack([row[:1] for row in found["drawn"]])[:, 0], means, rtol=1e-5, atol=1e-6)
+    measured = model.evaluate(rows)
+    mse = ((features - reconstructed) ** 2).mean()
+    assert measured.average.mse == pytest.approx(mse, rel=1e-4)
 
 
 def test_every_pixel_has_a_class(spark: SparkSession) -> None:

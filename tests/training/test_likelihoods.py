@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sparkdl import Network, training
-from sparkdl.layers import Dense, Tanh
-from sparkdl.losses import GaussianLikelihood, Loss, MixtureDensity, MultiLabel
+from sparkdl import Graph, Network, training
+from sparkdl.layers import Concatenate, Dense, GaussianSample, Tanh
+from sparkdl.losses import EvidenceLowerBound, GaussianLikelihood, Loss, MixtureDensity, MultiLabel
+from sparkdl.optimizers import Adam
+from sparkdl.schedules import CosineDecay
 
 RANDOM = np.random.default_rng(4)
 ROWS = 600
@@ -59,6 +61,30 @@ def test_labels_that_a_row_has_come_before_others() -> None:
     found, result = predictions(network, MultiLabel(), labels)
     assert result.history[-1].metric == 1
     np.testing.assert_array_equal(found > 0, [[False, True, False], [True, False, True]])
+
+
+def test_a_linear_autoencoder_comes_to_the_likelihood_of_principal_components() -> None:
+    """Of which it is the probabilistic form, and its bound is tight (Lucas et al. 2019), here of a variance of 1/2."""
+    features, latent, variance = 5, 2, 0.5
+    x = RANDOM.normal(size=(2000, latent)) @ RANDOM.normal(size=(latent, features))
+    x += RANDOM.normal(scale=0.7, size=x.shape) + 1
+    own = np.linalg.eigvalsh(np.cov(x, rowvar=False, bias=True))
+    modelled = np.where(np.arange(features) < features - latent, variance, own)  # own ones rise
+    expected = (np.log(modelled / variance) + own / modelled).sum() / 2
+    nodes: Any = {
+        "encoder": (Dense(2 * latent), "features"),
+        "code": (GaussianSample(), "encoder"),
+        "decoder": (Dense(features), "code"),
+        "both": (Concatenate(), "decoder", "encoder"),
+    }
+    network = Graph({"features": (features,)}, nodes, "both")
+    given = GIVEN | {"optimizer": Adam(schedule=CosineDecay()), "batch_size": 200, "epochs": 120}
+    result = training.fit(network, (x, x), loss=EvidenceLowerBound(latent), **given)
+    assert np.mean([epoch.loss for epoch in result.history[-10:]]) == pytest.approx(expected, rel=0.01)
+    codes = np.asarray(network.forward(result.weights, x.astype("float32")))[:, features : features + latent]
+    coordinates = (x - x.mean(axis=0)) @ np.linalg.eigh(np.cov(x, rowvar=False))[1][:, -latent:]
+    left = coordinates - codes @ np.linalg.lstsq(codes, coordinates, rcond=None)[0]
+    assert left.var() < 0.01 * coordinates.var()
 
 
 def test_a_distribution_of_ones_own_is_trained() -> None:

@@ -14,6 +14,7 @@ from sparkdl.layers import (
     Crop,
     DepthToSpace,
     Flatten,
+    GaussianSample,
     Permute,
     RandomCrop,
     RepeatVector,
@@ -56,6 +57,10 @@ def _unstack(out: Writing, layer: Unstack, weights: Weights, x: Value) -> str:
 
 def _subset(out: Writing, layer: Subset, weights: Weights, x: Value) -> str:
     return out.cut(x.name, [layer.start], [layer.stop], [x.rank + x.channel_axis])
+
+
+def _means(out: Writing, layer: GaussianSample, weights: Weights, x: Value) -> str:
+    return out.cut(x.name, [0], [x.shape[-1] // 2], [x.rank + x.channel_axis])
 
 
 def _random_crop(out: Writing, layer: RandomCrop, weights: Weights, x: Value) -> str:
@@ -125,6 +130,7 @@ WRITERS: dict[type[Layer], Writer] = {
     RepeatVector: Writer(_repeat_vector),
     Unstack: Writer(_unstack),
     Subset: Writer(_subset, Takes.EITHER),
+    GaussianSample: Writer(_means, Takes.EITHER),
     RandomCrop: Writer(_random_crop, Takes.EITHER),
     ZeroPad: Writer(_zero_pad, Takes.EITHER),
     Crop: Writer(_crop, Takes.EITHER),
