@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from spark_cases import NETWORK, a_model, arrays, same_bits
 
 from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers, specs, synonyms
-from sparkdl.losses import Loss, MixtureDensity
+from sparkdl.losses import EvidenceLowerBound, Loss, MixtureDensity
 from sparkdl.optimizers import Optimizer
 from sparkdl.spark.driver.old_spark import OLD
 from sparkdl.specs import Spec
@@ -136,6 +136,10 @@ def test_every_param_is_explained_with_its_default(kind: Any) -> None:
             assert "undefined" in lines[param.name]
 
 
+# What has no default.
+NEEDED: dict[Any, dict[str, Any]] = {MixtureDensity: {"components": 3}, EvidenceLowerBound: {"latent": 2}}
+
+
 @pytest.mark.parametrize("family, param", [(Optimizer, "optimizer"), (Loss, "loss")])
 def test_a_spec_is_given_as_object_name_or_json(family: type[Spec], param: str) -> None:
     kinds = [kind for kind in specs.registry.values() if issubclass(kind, family) and not kind.__subclasses__()]
@@ -143,7 +147,7 @@ def test_a_spec_is_given_as_object_name_or_json(family: type[Spec], param: str) 
     for kind in kinds:
         if not kind.__module__.startswith("sparkdl."):
             continue
-        needed: dict[str, Any] = {"components": 3} if kind is MixtureDensity else {}
+        needed = NEEDED.get(kind, {})
         spec = kind(**needed)
         ways = [spec, *[kind.__name__] * (not needed), spec.to_json(), json.dumps(spec.to_json())]
         for way in ways:
