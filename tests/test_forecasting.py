@@ -12,6 +12,8 @@ import pytest
 from sparkdl import Graph, models, training
 from sparkdl.layers import HashedEmbedding, Normalization, TemporalConvNet
 from sparkdl.losses import EachPosition, Quantile
+from sparkdl.optimizers import Adam
+from sparkdl.schedules import CosineDecay
 from sparkdl.weights import count_weights, named_arrays, nested_weights
 
 MEAN, VARIANCE = (10.0, -2.0, 0.5), (4.0, 0.25, 0.0)
@@ -140,7 +142,7 @@ def test_quantiles_of_waves_are_told_better_than_by_the_last_step(reading: dict[
         network,
         (features, future[train].reshape(-1, horizon)),
         loss=EachPosition(Quantile((0.1, 0.5, 0.9))),
-        optimizer="adam",
+        optimizer=Adam(schedule=CosineDecay()),  # else the medians sway with the last steps
         step_size=0.01,
         epochs=25,
         batch_size=32,
@@ -149,9 +151,9 @@ def test_quantiles_of_waves_are_told_better_than_by_the_last_step(reading: dict[
     found = np.asarray(network.forward(result.weights, rows)).reshape(3, -1, horizon, 3)
     truth = future[test]
     naive = np.abs(truth - history[test][:, :, -1]).mean()
-    assert np.abs(truth - found[..., 1]).mean() < naive / 4
+    assert np.abs(truth - found[..., 1]).mean() < naive / 6
     below = (truth[..., None] < found).mean(axis=(0, 1, 2))
-    assert below[0] < 0.3 and 0.3 < below[1] < 0.7 and below[2] > 0.7
+    np.testing.assert_allclose(below, [0.1, 0.5, 0.9], atol=0.15)
 
 
 @pytest.mark.parametrize(
