@@ -12,9 +12,9 @@ from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 LEAST_SCALE = 1e-3  # of a code, whose numbers are to be of the order of 1
 
 
-def scales_of(raw: Array) -> Array:
-    """Standard deviations of a code, softplus(o) + 0.001, which an output that is far off makes neither huge nor 0."""
-    return jax.nn.softplus(raw) + LEAST_SCALE
+def scales_of(raw: Array, least: float = LEAST_SCALE) -> Array:
+    """Standard deviations, softplus(o) + least, which an output o that is far off makes neither huge nor 0."""
+    return jax.nn.softplus(raw) + least
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class GaussianSample(Layer):
     def output_shape(self, input_shape: Shape) -> Shape:
         if not input_shape or input_shape[-1] % 2:
             raise ValueError(
-                f"GaussianSample expects rows of shape (..., 2 * k), a mean and a deviation of each of k numbers, "
+                "GaussianSample expects rows of shape (..., 2 * k), a mean and a deviation of each of k numbers, "
                 f"received {input_shape}; put Dense(2 * k) before it."
             )
         return (*input_shape[:-1], input_shape[-1] // 2)

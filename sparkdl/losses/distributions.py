@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from sparkdl.layers.sampling import scales_of
 from sparkdl.losses.loss import Loss
 from sparkdl.specs import check_integers, check_range
 
@@ -53,7 +54,7 @@ class _WithScales(DistributionLoss):
         check_range(self, "(0, inf)", "least_scale")
 
     def _scales(self, raw: Array) -> Array:
-        return jax.nn.softplus(raw) + self.least_scale
+        return scales_of(raw, self.least_scale)
 
 
 @dataclass(frozen=True)

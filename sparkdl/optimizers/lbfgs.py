@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -88,24 +87,8 @@ class LBFGS(Optimizer):
                     f"received {value!r}; a layer's own l2 pulls its weights to 0."
                 )
 
-    def transformation(
-        self,
-        step_size: Any,
-        total_steps: int,
-        steps_per_epoch: int,
-        weight_decay: Any = None,
-        axis: str | None = None,
-        begun: Mapping[str, int] | None = None,
-    ) -> optax.GradientTransformation:
-        """The first state alone; steps are taken by `point` and `looked`, since they need the objective, too."""
-
-        def update(gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
-            raise NotImplementedError("LBFGS needs the objective at several points; see LBFGS.looked.")
-
-        return optax.GradientTransformation(self.begin, update)
-
-    def begin(self, weights: Any) -> Search:
-        """The search from weights at which nothing is known."""
+    def first_state(self, weights: Any, **given: Any) -> Search:
+        """The search from weights at which nothing is known; `point` and `looked` take the steps, not an update."""
         real = jax.tree.leaves(weights)[0].dtype
         memory = self._rule().init(weights)._replace(params=weights)
         memory = memory._replace(weights_memory=memory.weights_memory.astype(real))
@@ -144,7 +127,7 @@ class LBFGS(Optimizer):
             return search._replace(length=length, least=least, most=most, looks=looks, found=jnp.zeros((), bool))
 
         def give_up() -> Search:
-            fresh = self.begin(search.memory.params)
+            fresh = self.first_state(search.memory.params)
             return fresh._replace(stuck=search.memory.count <= 1)
 
         def stay() -> Search:

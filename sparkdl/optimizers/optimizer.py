@@ -160,6 +160,10 @@ class Optimizer(Spec):
 
         return optax.GradientTransformation(chain.init, update)
 
+    def first_state(self, weights: Any, **given: Any) -> Any:
+        """What it keeps before the first step from these weights; `given` are further arguments of `transformation`."""
+        return self.transformation(1.0, 1, 1, **given).init(weights)
+
     def rule(self) -> optax.GradientTransformation:
         """The bare update rule, for a step size of 1 and before the change of sign."""
         raise NotImplementedError(f"{type(self).__name__} has no rule.")

@@ -80,9 +80,7 @@ def _others(
 
     def others(learned: Any) -> tuple[Any, Any]:
         part = exchange.part(learned, 0, workers)  # of the others, where they differ, the shapes alone count
-        return optimizer.transformation(1.0, 1, 1, **as_argument(begun)).init(part), first_state(
-            exchange, learned, totals
-        )
+        return optimizer.first_state(part, **as_argument(begun)), first_state(exchange, learned, totals)
 
     return jax.jit(others, compiler_options=ONCE)
 
