@@ -18,6 +18,7 @@ PUBLIC = (
     "sparkdl.spark.scoring",
     "sparkdl.network",
     "sparkdl.base_network",
+    "sparkdl.boxes",
     "sparkdl.constraints",
     "sparkdl.stepping",
     "sparkdl.generation",

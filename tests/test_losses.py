@@ -91,6 +91,59 @@ def in_pairs(o: np.ndarray, t: np.ndarray) -> np.ndarray:
     return np.array([np.mean(each) if each else 0.0 for each in pairs])
 
 
+ANCHORS = ((0.2, 0.3), (0.5, 0.25))
+GRID = RANDOM.normal(size=(4, 2, 3, 2 * (5 + 3)))
+TRUE_BOXES = np.array(  # two in one cell, one that a prediction of another cell overlaps, on an edge, none at all
+    [
+        [[2, 0.1, 0.1, 0.35, 0.45], [0, 0.12, 0.2, 0.3, 0.4], [-1, 0, 0, 0, 0]],
+        [[1, 0.4, 0.3, 0.98, 0.6], [-1, 0.5, 0.5, 0.6, 0.6], [1, 0, 0, 0.3, 1]],
+        [[-1, 0, 0, 0, 0]] * 3,
+        [[0, 0.9, 0.9, 1, 1], [2, 0.3, 0.5, 0.7, 0.9], [2, 0.6, 0.1, 0.65, 0.3]],
+    ]
+)
+
+
+def intersection_over_union(one: np.ndarray, other: np.ndarray) -> float:
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    both = max(width, 0) * max(height, 0)
+    return both / (np.prod(one[2:] - one[:2]) + np.prod(other[2:] - other[:2]) - both)
+
+
+def boxes_of(row: np.ndarray) -> np.ndarray:
+    """Corners of every box, (rows, columns, anchors, 4), of outputs (rows, columns, anchors, 5 + classes)."""
+    found = np.zeros((*row.shape[:3], 4))
+    for y, x, a in np.ndindex(row.shape[:3]):
+        center = (special.expit(row[y, x, a, :2]) + [x, y]) / [row.shape[1], row.shape[0]]
+        half = np.exp(row[y, x, a, 2:4]) * ANCHORS[a] / 2
+        found[y, x, a] = [*(center - half), *(center + half)]
+    return found
+
+
+def yolo(outputs: np.ndarray, labels: np.ndarray, box: float, empty: float, threshold: float) -> np.ndarray:
+    """By loops."""
+    losses = []
+    for row, truth in zip(outputs.reshape(*outputs.shape[:3], 2, -1), labels, strict=True):
+        total, found, taken = 0.0, boxes_of(row), set()
+        truth = [each for each in truth if each[0] >= 0]
+        for kind, *corners in truth:
+            corner, far = np.array(corners[:2]), np.array(corners[2:])
+            size, place = far - corner, (corner + far) / 2 * [row.shape[1], row.shape[0]]
+            x, y = place.astype(int)
+            both = [np.minimum(size, anchor).prod() for anchor in ANCHORS]
+            a = int(np.argmax([b / (size.prod() + np.prod(c) - b) for b, c in zip(both, ANCHORS, strict=True)]))
+            taken.add((y, x, a))
+            own, wanted = row[y, x, a], [*(place - [x, y]), *np.log(size / ANCHORS[a])]
+            total += box * ((np.append(special.expit(own[:2]), own[2:4]) - wanted) ** 2).sum()
+            total -= np.log(special.expit(own[4])) + special.log_softmax(own[5:])[int(kind)]
+        for at in np.ndindex(row.shape[:3]):
+            near = [intersection_over_union(found[at], each[1:]) > threshold for each in truth]
+            if at not in taken and not any(near):
+                total -= empty * np.log(special.expit(-row[at][4]))
+        losses.append(total)
+    return np.array(losses)
+
+
 # A loss, outputs, labels, and the loss of each row.
 TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
     "softmax, classes": (losses.SoftmaxCrossEntropy(), OUTPUTS, CLASSES, cross_entropy(OUTPUTS, ONE_HOT)),
@@ -272,6 +325,18 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         np.stack([SIX, SIX[::-1]], axis=1),
         np.stack([COUNTS, BITS], axis=1),
         (normal(OUTPUTS, OTHERS, COUNTS) + normal(OUTPUTS[::-1], OTHERS[::-1], BITS)) / 2,
+    ),
+    "yolo": (
+        losses.Yolo(ANCHORS, max_boxes=3),
+        GRID,
+        TRUE_BOXES.reshape(4, -1),
+        yolo(GRID, TRUE_BOXES, 5, 0.5, 0.6),
+    ),
+    "yolo, weighed otherwise": (
+        losses.Yolo(ANCHORS, max_boxes=3, box_weight=2, empty_weight=1.5, ignore_threshold=0.2),
+        GRID,
+        TRUE_BOXES.reshape(4, -1),
+        yolo(GRID, TRUE_BOXES, 2, 1.5, 0.2),
     ),
     "pairwise logistic": (
         losses.PairwiseLogistic(),
@@ -664,3 +729,48 @@ def test_a_loss_written_by_its_rows_alone_trains() -> None:
 
     delta = Quartic().delta(jnp.array(OUTPUTS), jnp.array(OTHERS), jnp.array(WEIGHTS))
     np.testing.assert_allclose(delta, WEIGHTS[:, None] * 4 * (OUTPUTS - OTHERS) ** 3, rtol=1e-5)
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_detector_predicts_boxes_and_its_metric_is_how_far_they_meet_the_true_ones() -> None:
+    loss = losses.Yolo(ANCHORS, max_boxes=3)
+    found = np.asarray(loss.predict(jnp.array(GRID))).reshape(4, 2, 3, 2, 8)
+    for row, own in zip(GRID.reshape(4, 2, 3, 2, 8), found, strict=True):
+        np.testing.assert_allclose(own[..., :4], boxes_of(row), rtol=1e-12)
+        np.testing.assert_allclose(own[..., 4], special.expit(row[..., 4]), rtol=1e-12)
+        np.testing.assert_allclose(own[..., 5:], special.softmax(row[..., 5:], axis=-1), rtol=1e-12)
+    # The box of row 3 in the last corner, the one in the middle and the one of cell (0, 1), by the anchor of its shape.
+    in_charge = [(1, 2, 0), (1, 1, 1), (0, 1, 0)]
+    expected = [
+        intersection_over_union(found[3][at][:4], box[1:]) for at, box in zip(in_charge, TRUE_BOXES[3], strict=True)
+    ]
+    metric = loss.metric_sum(jnp.array(GRID), jnp.array(TRUE_BOXES.reshape(4, -1)), jnp.array([0.0, 0, 1, 1]))
+    np.testing.assert_allclose(metric, 1 + np.mean(expected), rtol=1e-12)
+
+
+def test_boxes_of_a_detector_may_be_fewer_and_are_checked() -> None:
+    loss, shape = losses.Yolo(ANCHORS, max_boxes=3), GRID.shape[1:]
+    encoded = loss.encode(TRUE_BOXES[:, :1], shape)
+    assert encoded.shape == (4, 15)
+    np.testing.assert_array_equal(encoded.reshape(4, 3, 5)[:, :1], TRUE_BOXES[:, :1])
+    assert (encoded.reshape(4, 3, 5)[:, 1:, 0] == -1).all()
+    assert loss.encode(np.array([[0, -5e-4, 0, 0.5, 1.0005]]), shape)[0, 1:5].tolist() == [0, 0, 0.5, 1]
+    for labels, sentence in (
+        (np.zeros((1, 4)), r"takes labels of shape \(boxes, 5\), or as many numbers, received \(4,\)"),
+        (np.zeros((1, 5, 4)), r"received \(5, 4\)"),
+        (np.zeros((1, 20)), "takes 3 boxes a row, received 4; raise max_boxes"),
+        (np.array([[3, 0, 0, 0.5, 0.5]]), "whole numbers from 0 to 2, or -1 for no box, .* received 3"),
+        (np.array([[0.5, 0, 0, 0.5, 0.5]]), "received 0.5; index"),
+        (np.array([[0, 12, 8, 200, 100]]), r"received \[12.0, 8.0, 200.0, 100.0\]; divide pixels"),
+        (np.array([[0, 0.5, 0, 0.4, 1]]), "left before right"),
+        (np.array([[0, 0.5, 0, 0.5, 1]]), "left before right"),
+        (np.array([[0, np.nan, 0, 0.5, 1]]), "left before right"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            loss.encode(labels, shape)
+    for anchors in ((), 0.5, (0.5, 0.5), ((0.5,),), ((0.5, 0),), ((0.5, "a"),)):
+        with pytest.raises(ValueError, match="anchors of Yolo must be pairs"):
+            losses.Yolo(anchors)
+    for wrong in ((2, 3, 15), (2, 3, 10), (16,)):
+        with pytest.raises(ValueError, match=r"needs a network ending in rows of shape \(rows, columns, 2 \* \(5"):
+            loss.check(wrong)

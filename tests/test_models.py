@@ -28,6 +28,9 @@ PUBLISHED = {
     "resnet50": (models.resnet50(), 25_557_032),
     "mobilenet_v2": (models.mobilenet_v2(), 3_504_872),
     "unet": (models.unet(), 31_030_658),
+    "darknet19": (models.darknet19(), 20_842_376),
+    "tiny_yolo": (models.tiny_yolo(), 15_861_773),
+    "yolo2": (models.yolo2(), 50_962_889),
     "unet, valid, of three channels": (models.unet((572, 572, 3), 1, padding="valid"), 31_031_745),
 }
 TABLE: dict[str, Any] = {"categories": {"city": 7, "kind": HashedEmbedding(20, 4)}, "numbers": 3}
@@ -59,6 +62,9 @@ def test_running_values_are_as_many_as_published(network: Network, running: int)
         (models.squeezenet((64, 50, 3), 4), (4,)),
         (models.lenet((28, 28, 1)), (10,)),
         (models.unet((32, 48, 1), 3, filters=4), (32, 48, 3)),
+        (models.darknet19((96, 64, 3), 5), (5,)),
+        (models.tiny_yolo((96, 64, 3), 4, anchors=2), (3, 2, 18)),
+        (models.yolo2((64, 96, 3), 4, anchors=3), (2, 3, 27)),
         (models.unet((572, 572, 1), 2, filters=2, padding="valid"), (388, 388, 2)),
         (models.mlp((2, 3), 4, (5,), dropout=0.1, batch_norm=True), (4,)),
         (models.tabular_resnet((), 1, blocks=1), (1,)),

@@ -52,6 +52,9 @@ READY = (
     Ready("resnet50()", models.resnet50, 25_557_032, {}),
     Ready("mobilenet_v2()", models.mobilenet_v2, 3_504_872, {}),
     Ready("unet()", models.unet, 31_030_658),
+    Ready("darknet19()", models.darknet19, 20_842_376, {}),
+    Ready("tiny_yolo()", models.tiny_yolo, 15_861_773),
+    Ready("yolo2()", models.yolo2, 50_962_889),
     Ready("vit_s16()", models.vit_s16, 22_050_664, {
         "model_type": "vit", "hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536,
     }),

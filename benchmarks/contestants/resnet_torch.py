@@ -21,6 +21,7 @@ from sparkdl.layers import (
     Flatten,
     GlobalAvgPool,
     Layer,
+    LeakyRelu,
     LocalResponseNorm,
     MaxPool,
     Parallel,
@@ -90,6 +91,8 @@ def module(layer: Layer, weights: Weights, input_shape: Shape) -> nn.Module:
         return nn.ReLU()
     if isinstance(layer, Tanh):
         return nn.Tanh()
+    if isinstance(layer, LeakyRelu):
+        return nn.LeakyReLU(layer.slope)
     if isinstance(layer, AvgPool):
         return nn.AvgPool2d(layer.size, layer.strides)
     if isinstance(layer, Relu6):

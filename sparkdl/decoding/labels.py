@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from sparkdl.decoding.arrow_types import is_number
+from sparkdl.decoding.arrow_types import depth_of, is_number
+from sparkdl.decoding.catalyst import unpack_column
 from sparkdl.decoding.columns import typed
 from sparkdl.decoding.layout import KINDS, NULL, VALID, WIDTH, Decoded
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
 from sparkdl.decoding.ragged_rows import RaggedRows, cut_lists
+
+MISSING = -1.0  # what fills a row of labels up
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class LabelPart:
         The user's name of the column.
     outputs : int
         Of the network; as many labels are in a list.
+    group : int
+        Labels come so many together, and a row may have fewer, filled up to `outputs` with -1; 0 where it may not.
     is_list : bool
         Whether it holds a list of labels a row, or a step.
     classes : tuple of int or None
@@ -37,6 +42,7 @@ class LabelPart:
 
     column: str
     outputs: int
+    group: int = 0
     is_list: bool = False
     classes: tuple[int, int] | None = None
     optional: bool = False
@@ -73,8 +79,38 @@ def decode_labels(column: pa.Array, part: LabelPart, features: Mapping[str, Deco
                     f"{wrong[0]:.15g}; index the classes, or train a DeepEstimator on labels that are no classes."
                 )
         return decoded
+    if part.group and depth_of((column := unpack_column(column)).type):
+        return _of_groups(column, part, subject)
     must = f"hold {part.outputs} labels a row, since the network has {part.outputs} outputs"
     return decode_numbers(column, subject, (part.outputs,), "float64", must)
+
+
+def _of_groups(column: pa.Array, part: LabelPart, subject: str) -> Decoded:
+    """(n, outputs) from lists of groups, or of the numbers of one group after another, filled up with -1."""
+    size, most = part.group if depth_of(column.type) > 1 else 1, part.outputs // part.group
+    must = f"hold up to {most} times {part.group} labels a row"
+    items = decode_numbers(column.flatten(), subject, (size,), "float64", must)
+    lengths = row_widths(column, subject)
+    counts = np.maximum(lengths, 0)
+    status = np.where((counts * size > part.outputs) | (counts * size % part.group != 0), WIDTH, VALID).astype(np.uint8)
+    status[lengths < 0] = NULL
+    row_of = np.repeat(np.arange(len(counts)), counts)
+    bad = np.flatnonzero((items.status != VALID) & (status[row_of] == VALID))[::-1]
+    status[row_of[bad]] = items.status[bad]  # that of the first, which comes last
+    good = status[row_of] == VALID
+    places = np.arange(len(row_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    values = np.full((len(counts), part.outputs // size, size), MISSING)
+    values[row_of[good], places[good]] = items.values[good].reshape(-1, size)
+
+    def problem(row: int) -> str:
+        wrong = bad[row_of[bad] == row]
+        if len(wrong):
+            return items.problem(int(wrong[-1]))
+        if status[row] == WIDTH:
+            return f"{subject} must {must}, received a row of {counts[row] * size}"
+        return f"{subject} holds {KINDS[status[row]]}"
+
+    return Decoded(values.reshape(len(counts), part.outputs), status, problem)
 
 
 def _of_steps(column: pa.Array, part: LabelPart, features: Decoded) -> Decoded:

@@ -7,6 +7,9 @@ from sparkdl.evaluation.calibration import Calibration as Calibration
 from sparkdl.evaluation.classification import ClassificationEvaluation as ClassificationEvaluation
 from sparkdl.evaluation.classification import ClassificationMeasures as ClassificationMeasures
 from sparkdl.evaluation.curves import Curve as Curve
+from sparkdl.evaluation.detection import DetectionEvaluation as DetectionEvaluation
+from sparkdl.evaluation.detection import DetectionMeasures as DetectionMeasures
+from sparkdl.evaluation.detection import DetectionScores as DetectionScores
 from sparkdl.evaluation.multilabel import LabelScores as LabelScores
 from sparkdl.evaluation.multilabel import MultilabelEvaluation as MultilabelEvaluation
 from sparkdl.evaluation.multilabel import MultilabelMeasures as MultilabelMeasures

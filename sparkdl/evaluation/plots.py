@@ -72,6 +72,18 @@ def quantile_figure(frame: pd.DataFrame, quantiles: Sequence[float]) -> Figure:
     return panels[0].get_figure(root=True)  # type: ignore[return-value]
 
 
+def detection_figure(frame: pd.DataFrame) -> Figure:
+    """Average precisions, and recall, of each class, of which each is a row of `DetectionEvaluation.to_pandas`."""
+    panels = _panels(2)
+    for panel, names, title in (
+        (panels[0], ["average_precision", "average_precision_50", "average_precision_75"], "Average precision"),
+        (panels[1], ["recall_50"], "Objects found"),
+    ):
+        _draw_bars(panel, {name: frame[name].to_numpy() for name in names})
+        panel.set(title=title, xlabel="class", ylim=(0, 1))
+    return panels[0].get_figure(root=True)  # type: ignore[return-value]
+
+
 def _panels(count: int) -> list[Axes]:
     figure = Picture(figsize=(4.5 * count, 4.2), layout="constrained")
     return list(figure.subplots(1, count, squeeze=False)[0])

@@ -41,6 +41,7 @@ class Loss(Spec):
     metric: ClassVar[str] = "mse"
     least_outputs: ClassVar[int] = 1
     whole_batch: ClassVar[bool] = False  # whether a row's loss depends on the other rows, of all workers
+    label_group: ClassVar[int] = 0  # labels come so many together, and a row may have fewer: -1 fills it up
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)

@@ -8,6 +8,9 @@ from sparkdl.models.categories import embedded as embedded
 from sparkdl.models.categories import two_tower as two_tower
 from sparkdl.models.categories import wide_and_deep as wide_and_deep
 from sparkdl.models.characters import char_rnn as char_rnn
+from sparkdl.models.darknet import darknet19 as darknet19
+from sparkdl.models.darknet import tiny_yolo as tiny_yolo
+from sparkdl.models.darknet import yolo2 as yolo2
 from sparkdl.models.feature_tokens import ft_transformer as ft_transformer
 from sparkdl.models.forecasting import forecaster as forecaster
 from sparkdl.models.mobile import mobilenet_v2 as mobilenet_v2

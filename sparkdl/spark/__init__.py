@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from sparkdl.lazy import exports
 
 if TYPE_CHECKING:
+    from sparkdl.spark.box_selector import BoxSelector as BoxSelector
     from sparkdl.spark.classification import DeepClassificationModel as DeepClassificationModel
     from sparkdl.spark.classification import DeepClassifier as DeepClassifier
     from sparkdl.spark.estimator import DeepEstimator as DeepEstimator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = exports(
     __name__,
     {
+        "box_selector": ("BoxSelector",),
         "classification": ("DeepClassificationModel", "DeepClassifier"),
         "estimator": ("DeepEstimator", "DeepModel"),
         "featurizer": ("Featurizer",),

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from sparkdl.evaluation import Evaluation, EvaluationOptions
 from sparkdl.layers.ragged import step_shape
-from sparkdl.losses import DistributionLoss, Loss, Quantile, SoftmaxLoss
+from sparkdl.losses import DistributionLoss, Loss, Quantile, SoftmaxLoss, Yolo
 from sparkdl.losses.positions import of_one_position
 from sparkdl.scoring.forward import Scoring
 from sparkdl.spark.driver import columns
@@ -21,7 +21,8 @@ from sparkdl.spark.scoring import RowScoring
 from sparkdl.spark.tasks.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
 
 MERGED_BY_DRIVER = 16  # parts; more are first merged by tasks, so that the driver's memory does not grow with them
-OPTIONS = {"classes": ["top_k", "bins", "exact_rows"], "labels": ["bins", "exact_rows"], "numbers": [], "quantiles": []}
+OPTIONS = {"classes": ["top_k", "bins", "exact_rows"], "labels": ["bins", "exact_rows"]}
+OPTIONS |= {"numbers": [], "quantiles": [], "boxes": []}
 
 
 def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) -> Evaluation | dict[str, Evaluation]:
@@ -109,6 +110,8 @@ def _kind(loss: Loss, shape: tuple[int, ...], label_list: bool) -> str:
     of_one, outputs = of_one_position(loss), shape[-1]
     if isinstance(of_one, Quantile):
         return "quantiles"
+    if isinstance(loss, Yolo):
+        return "boxes"
     if of_one.takes_classes:
         independent = outputs > 1 and not isinstance(loss, SoftmaxLoss)
         return "labels" if label_list and independent and loss is of_one else "classes"

@@ -13,7 +13,7 @@ from sparkdl.training.records.meter import Means
 MONITORS = ("loss", "metric", "validation_loss", "validation_metric")
 FALLING, RISING = (
     ("mse", "pinball"),
-    ("accuracy", "cosine_similarity"),
+    ("accuracy", "cosine_similarity", "iou"),
 )  # metrics that are better when smaller, and larger
 
 

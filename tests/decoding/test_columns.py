@@ -264,6 +264,50 @@ def test_a_label_may_be_missing_whole_but_not_in_part() -> None:
     assert statuses(nothing) == ["valid", "valid"]
 
 
+GROUPED = LabelPart("y", 6, group=2, is_list=True)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([[9.0], [1.0, 2.0, 3.0, 4.0], [], [5.0, 6.0, 7.0, 8.0, 9.0, 0.0]])[1:],
+        pa.array([[[1, 2], [3, 4]], [], [[5, 6], [7, 8], [9, 0]]], pa.large_list(pa.list_(pa.int32()))),
+        pa.array([[[1, 2], [3, 4]], [], [[5, 6], [7, 8], [9, 0]]], pa.list_(pa.list_(pa.float32(), 2))),
+        pa.array(
+            [[dense([1, 2]), dense([3, 4])], [], [dense([5, 6]), dense([7, 8]), sparse([9, 0])]], pa.list_(VECTOR)
+        ),
+    ],
+    ids=["numbers", "lists", "fixed lists", "vectors"],
+)
+def test_groups_of_labels_may_be_fewer(column: pa.Array) -> None:
+    decoded = decode_labels(column, GROUPED)
+    assert decoded.values.tolist() == [[1, 2, 3, 4, -1, -1], [-1] * 6, [5, 6, 7, 8, 9, 0]]
+    assert statuses(decoded) == ["valid"] * 3
+
+
+def test_groups_of_labels_that_cannot_be_used_are_told() -> None:
+    wanted = "labelCol 'y' must hold up to 3 times 2 labels a row, received a row of"
+    for column, expected, sentences in (
+        (
+            pa.array([[1.0, 2.0], None, [1.0], [1.0] * 8, [1.0, None, NAN, 2.0]]),
+            ["valid", "null", "wrong width", "wrong width", "null"],
+            {1: "labelCol 'y' holds null", 2: f"{wanted} 1", 3: f"{wanted} 8", 4: "labelCol 'y' holds null"},
+        ),
+        (
+            pa.array([[[1.0, 2.0]], None, [[1.0]], [[1.0, 2.0]] * 4, [[1.0, 2.0], [NAN, 2.0]], [None]]),
+            ["valid", "null", "wrong width", "wrong width", "NaN", "null"],
+            {2: f"{wanted} 1", 3: f"{wanted} 8", 4: "labelCol 'y' holds NaN"},
+        ),
+        (pa.nulls(2), ["null", "null"], {}),
+    ):
+        decoded = decode_labels(column, GROUPED)
+        assert statuses(decoded) == expected
+        for row, sentence in sentences.items():
+            assert decoded.problem(row).startswith(sentence), decoded.problem(row)
+        optional = decode_labels(column, LabelPart("y", 6, group=2, is_list=True, optional=True))
+        assert statuses(optional)[1] == "valid" and np.isnan(optional.values[1]).all()
+
+
 def test_weights_and_flags_are_those_of_the_slice() -> None:
     assert decode_weights(pa.array([9.0, 0.0, 2.5])[1:], "w").values.tolist() == [0.0, 2.5]
     assert decode_flags(pa.array([True, False, True])[1:], "v").values.tolist() == [False, True]

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from spark_cases import NETWORK, a_model, arrays, same_bits
 
 from sparkdl import DeepClassifier, DeepEstimator, DeepRegressor, losses, optimizers, specs, synonyms
-from sparkdl.losses import EvidenceLowerBound, Loss, MixtureDensity
+from sparkdl.losses import EvidenceLowerBound, Loss, MixtureDensity, Yolo
 from sparkdl.optimizers import Optimizer
 from sparkdl.spark.driver.old_spark import OLD
 from sparkdl.specs import Spec
@@ -137,7 +137,11 @@ def test_every_param_is_explained_with_its_default(kind: Any) -> None:
 
 
 # What has no default.
-NEEDED: dict[Any, dict[str, Any]] = {MixtureDensity: {"components": 3}, EvidenceLowerBound: {"latent": 2}}
+NEEDED: dict[Any, dict[str, Any]] = {
+    MixtureDensity: {"components": 3},
+    EvidenceLowerBound: {"latent": 2},
+    Yolo: {"anchors": ((0.2, 0.3),)},
+}
 
 
 @pytest.mark.parametrize("family, param", [(Optimizer, "optimizer"), (Loss, "loss")])

@@ -41,6 +41,7 @@ PAGES = [
             "sequences",
             "text",
             "series",
+            "detection",
             "weights",
             "from-mllib",
         )
@@ -77,7 +78,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
     first, example, frame, tuned, long_run, evaluated, queried, own, alone, imported, *last = printed
-    drawn, tabled, stepped, read, forecast, loaded, perceptrons = last
+    drawn, tabled, stepped, read, forecast, detected, loaded, perceptrons = last
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -108,6 +109,9 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     errors = next(line.split() for line in forecast if re.fullmatch(r"[\d.]+ [\d.]+", line))
     assert float(errors[0]) < float(errors[1]) / 2  # of the network, and of the last step
     assert [line for line in forecast if "|" in line][-1].count("2024-01-1") == 1
+    precision = re.search(r"map_50 ([\d.]+)", detected[0])
+    assert precision and float(precision[1]) > 0.8
+    assert detected[-2:] == ["True", "(2, 2, 14) (2, 3, 21)"]
     # Three epochs; the first layers of a network with weights, and the shape of a kernel; numbers of a text's vector.
     assert loaded[0].count(",") == 2 and loaded[1:] == ["('rescaled', 'normalized', 'conv1') (512, 5)", "32"]
     assert imported[-1].count(",") == 1  # of two epochs

@@ -24,7 +24,7 @@ from sparkdl import (
     specs,
 )
 from sparkdl.layers import Dense, Rescale, Tanh
-from sparkdl.losses import EachPosition, EvidenceLowerBound, InBatchSoftmax, Loss, MixtureDensity, Quantile
+from sparkdl.losses import EachPosition, EvidenceLowerBound, InBatchSoftmax, Loss, MixtureDensity, Quantile, Yolo
 from sparkdl.weights import named_arrays
 
 HEADED = NETWORK.with_head([Dense(2, name="head")], after="tanh_2").frozen(until="tanh_2")
@@ -252,7 +252,7 @@ def test_every_loss_is_scored_here() -> None:
     own = {kind for kind in kinds if not kinds & {*kind.__subclasses__()}}
     here = {type(Loss.of(name)) for name in CLASS_LOSSES | NUMBER_LOSSES | PAIR_LOSSES}
     elsewhere = {EvidenceLowerBound, InBatchSoftmax, MixtureDensity, Quantile, EachPosition}  # in test_more_losses.py
-    assert own == here | elsewhere
+    assert own == here | elsewhere | {Yolo}  # in test_detection.py
 
 
 def test_the_loss_of_each_row_needs_a_label_that_fits(spark: SparkSession, rows: DataFrame) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -150,6 +151,8 @@ STEP_LABELS = {
     "array<numeric>": ColumnType(lambda kind: _depth(kind) == 1, _cast),
     "array<array<numeric>>": ColumnType(lambda kind: _depth(kind) == 2, _cast),
 }
+# Labels of which a row has as many groups as it likes, such as boxes.
+GROUPED_LABELS = LISTS | {"array<array<numeric>>": STEP_LABELS["array<array<numeric>>"]}
 TIMES = {
     "date": ColumnType(lambda kind: isinstance(kind, DateType), _as_it_is),
     "timestamp": ColumnType(lambda kind: isinstance(kind, (TimestampType, TimestampNTZType)), _as_it_is),
@@ -228,7 +231,8 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
 
 def labels(dataset: DataFrame, part: LabelPart, param: str = "labelCol") -> tuple[Column, bool]:
     """The label column, and whether it holds several labels a row, or a step; ValueError if its type is another."""
-    column = _sent(dataset, part.column, param, STEP_LABELS if part.follows else LABELS)
+    kinds = STEP_LABELS if part.follows else GROUPED_LABELS if part.group else LABELS
+    column = _sent(dataset, part.column, param, kinds)
     kind = dataset.schema[part.column].dataType
     return column, not _is_number(kind) and not (part.follows and _depth(kind) == 1)
 
@@ -256,6 +260,14 @@ def texts(dataset: DataFrame, name: str, param: str) -> Column:
 def token_ids(dataset: DataFrame, name: str, param: str) -> Column:
     """A column of arrays of whole numbers, which a tokenizer has made."""
     return _sent(dataset, name, param, IDS)
+
+
+def predictions(dataset: DataFrame, name: str, param: str) -> Column:
+    """A column of arrays or Vectors of numbers, as arrays."""
+    sent, column = _sent(dataset, name, param, LISTS), _column(name)
+    if isinstance(dataset.schema[name].dataType, VectorUDT):
+        return F.when(column.isNotNull(), vector_to_array(column))  # which fails for null
+    return sent
 
 
 def in_rows(dataset: DataFrame) -> DataFrame:

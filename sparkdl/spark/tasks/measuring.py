@@ -19,6 +19,7 @@ from sparkdl.decoding.ragged_rows import RaggedRows, numbers_of
 from sparkdl.evaluation import (
     Accumulator,
     ClassificationMeasures,
+    DetectionMeasures,
     EvaluationOptions,
     MultilabelMeasures,
     QuantileMeasures,
@@ -26,7 +27,7 @@ from sparkdl.evaluation import (
 )
 from sparkdl.evaluation.base import require_finite
 from sparkdl.layers.ragged import step_shape
-from sparkdl.losses import DistributionLoss, Loss, Quantile
+from sparkdl.losses import DistributionLoss, Loss, Quantile, Yolo
 from sparkdl.losses.positions import of_one_position
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
@@ -43,6 +44,7 @@ KINDS = {
     "labels": "several labels a row",
     "numbers": "numbers",
     "quantiles": "quantiles",
+    "boxes": "boxes",
 }
 POSITIONS = 1 << 20  # numbers of positions that are measured at a time
 
@@ -54,8 +56,8 @@ class EvaluationPlan:
     Attributes
     ----------
     kinds : dict of str
-        By output, what is predicted: "classes", "labels" (any number of them a row), "numbers" or "quantiles" of
-        numbers.
+        By output, what is predicted: "classes", "labels" (any number of them a row), "numbers", "quantiles" of
+        numbers, or "boxes".
     scoring : Scoring
     weights : callable
         Gives the weights' bytes.
@@ -88,6 +90,8 @@ def _measures(kind: str, shape: tuple[int, ...], loss: Loss, options: Evaluation
     """Of rows, or steps, of that shape, whose last axis has the outputs; the loss is that of a position."""
     if isinstance(loss, Quantile):
         return QuantileMeasures(loss.quantiles, math.prod(shape[:-1]))
+    if isinstance(loss, Yolo):
+        return DetectionMeasures(loss.classes(shape))
     if kind == "numbers":
         return RegressionMeasures(math.prod(shape[:-1]) * loss.labels_a_row(shape[-1:]))
     outputs, probabilistic = shape[-1], loss.gives_probabilities
@@ -227,7 +231,7 @@ def _add_output(
     """Add the rows that have an output's label; `found` are its outputs, predictions and losses."""
     outputs, predictions, losses = found["outputs"], found["predictions"], found["losses"]
     require_finite(outputs)
-    if kind in ("numbers", "quantiles"):
+    if kind in ("numbers", "quantiles", "boxes"):
         measures.add(predictions, labels.reshape(len(labels), -1), weights, losses=losses)
     elif kind == "labels":
         measures.add(predictions if measures.probabilistic else outputs, _presence(labels), weights, losses=losses)
