@@ -175,9 +175,9 @@ class Objective:
             name: LabelPart(
                 column,
                 self.losses[name].labels_a_row(step_shape(shapes[name])),
-                self.losses[name].label_group,
                 optional=self.several,
                 follows=follows.get(name, ""),
+                group=self.losses[name].label_group,
             )
             for name, column in columns.items()
         }

@@ -28,8 +28,6 @@ class LabelPart:
         The user's name of the column.
     outputs : int
         Of the network; as many labels are in a list.
-    group : int
-        Labels come so many together, and a row may have fewer, filled up to `outputs` with -1; 0 where it may not.
     is_list : bool
         Whether it holds a list of labels a row, or a step.
     classes : tuple of int or None
@@ -38,15 +36,17 @@ class LabelPart:
         Whether a row may lack it, as one of several.
     follows : str
         The part of the features that has a label for each step; "" where a row has one.
+    group : int
+        Labels come so many together, and a row may have fewer, filled up to `outputs` with -1; 0 where it may not.
     """
 
     column: str
     outputs: int
-    group: int = 0
     is_list: bool = False
     classes: tuple[int, int] | None = None
     optional: bool = False
     follows: str = ""
+    group: int = 0
 
 
 def decode_labels(column: pa.Array, part: LabelPart, features: Mapping[str, Decoded] | None = None) -> Decoded:

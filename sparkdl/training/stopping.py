@@ -30,8 +30,8 @@ class EarlyStopping(Spec):
     min_delta : float, default 0
         The least change that is an improvement.
     mode : str, default "auto"
-        What is better: "min", "max", or "auto": min for a loss and for mse, max for accuracy and cosine similarity;
-        any other metric, as of a loss of one's own, needs one of the first two.
+        What is better: "min", "max", or "auto": min for a loss and for mse, max for accuracy, cosine similarity and
+        iou; any other metric, as of a loss of one's own, needs one of the first two.
     target : float, optional
         Stop as soon as the monitored value is at least as good.
     max_seconds : float, optional

@@ -222,7 +222,7 @@ def test_a_metric_that_it_does_not_know_needs_a_mode(monkeypatch: pytest.MonkeyP
 
     expected = (
         "mode of EarlyStopping must be 'min' or 'max' where it monitors 'validation_metric' and that is 'cost', "
-        "received 'auto', which knows mse, pinball, accuracy, cosine_similarity; say which is better."
+        "received 'auto', which knows mse, pinball, accuracy, cosine_similarity, iou; say which is better."
     )
     with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
         Training(NETWORK, loss=Costed(), early_stopping=EarlyStopping("validation_metric"))
