@@ -40,6 +40,7 @@ from sparkdl.layers.batch_norm import BatchNorm as BatchNorm
 from sparkdl.layers.bidirectional import Bidirectional as Bidirectional
 from sparkdl.layers.branches import Parallel as Parallel
 from sparkdl.layers.branches import Residual as Residual
+from sparkdl.layers.centers import SquaredDistances as SquaredDistances
 from sparkdl.layers.composite import Composite as Composite
 from sparkdl.layers.convolution import Conv as Conv
 from sparkdl.layers.dense import Dense as Dense

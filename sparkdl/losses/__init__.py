@@ -4,6 +4,7 @@ from sparkdl.losses.categorical import ClassLoss as ClassLoss
 from sparkdl.losses.categorical import Hinge as Hinge
 from sparkdl.losses.categorical import HingeLoss as HingeLoss
 from sparkdl.losses.categorical import KLDivergence as KLDivergence
+from sparkdl.losses.categorical import LabelledOutput as LabelledOutput
 from sparkdl.losses.categorical import MultiLabel as MultiLabel
 from sparkdl.losses.categorical import SigmoidCrossEntropy as SigmoidCrossEntropy
 from sparkdl.losses.categorical import SigmoidFocal as SigmoidFocal

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Unpack
 
 from pyspark.ml.classification import ProbabilisticClassificationModel, ProbabilisticClassifier
 from pyspark.ml.linalg import Vector
 from pyspark.sql import DataFrame
 
-from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import step_shape
 from sparkdl.scoring.heads import Heads
@@ -56,9 +54,6 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
         self.getLoss()  # must be set, as classes are told by it
         return super()._heads()
 
-    def _decide(self) -> Callable[[Array, Array], Array]:
-        return self._heads()[self.getPredictionCol()].function  # which heeds thresholds
-
 
 class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
     """Trains a neural network to tell classes apart; see `DeepEstimator` for the Params it shares.
@@ -69,7 +64,7 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
         Ending in one raw score a class, or in a single one for two classes with loss="sigmoid_cross_entropy".
     loss : Loss or str, default "softmax_cross_entropy"
         One that takes classes: softmax_cross_entropy, sigmoid_cross_entropy, softmax_focal, sigmoid_focal, hinge,
-        squared_hinge, multi_label.
+        squared_hinge, multi_label, labelled_output.
     labelCol : str
         Classes 0, 1, ..., as of StringIndexer; of any numeric type.
     rawPredictionCol, probabilityCol : str

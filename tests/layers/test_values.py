@@ -42,6 +42,7 @@ from sparkdl.layers import (
     RMSNorm,
     Scale,
     Shift,
+    SquaredDistances,
     SqueezeExcite,
     Stack,
     Subset,
@@ -64,6 +65,7 @@ SQUEEZE = {
     "excite": RANDOM.normal(size=(2, 6)),
     "excite_bias": RANDOM.normal(size=6),
 }
+CENTERS = RANDOM.normal(size=(3, 5))
 PIECES = {"kernel": RANDOM.normal(size=(5, 6)), "bias": RANDOM.normal(size=6)}
 
 
@@ -110,6 +112,7 @@ TABLE: list[tuple[Layer, dict[str, Any], Any, np.ndarray]] = [
     (Dot(normalize=True), {}, (A, B), cosine(A, B)),
     (Distance(), {}, (A, B), np.linalg.norm(A - B, axis=1)[:, None]),
     (Distance(squared=True), {}, (A, B), np.linalg.norm(A - B, axis=1)[:, None] ** 2),
+    (SquaredDistances(3), {"centers": CENTERS}, A, np.linalg.norm(A[:, None] - CENTERS, axis=2) ** 2),
     (CrossLayer(), CROSS, (A, B), A * (B @ CROSS["kernel"] + CROSS["bias"]) + B),
     (CrossLayer(rank=2, bias=False), THIN, (A, B), A * (B @ THIN["down"] @ THIN["kernel"]) + B),
     (DotInteractions(), {}, (A, B, C), pairs((B, A), (C, A), (C, B))),
@@ -211,6 +214,12 @@ def test_a_factor_of_each_channel_starts_as_given_and_is_learned() -> None:
     np.testing.assert_array_equal(weights["scale"], np.full(4, 1e-4, "float32"))
     assert layer.learned(weights) == weights and Scale(1e-4).init(jax.random.key(0), (3, 4)) == {}
     assert not Scale(1e-4, per_channel=True, trainable=False).learned(weights)
+
+
+def test_distances_far_from_the_origin_keep_their_digits() -> None:
+    apart = np.arange(1.0, 6) / 128  # which with 1024 is a number of float32
+    given = {"centers": jnp.full((1, 5), 1024.0)}, jnp.asarray(1024 + apart[None], "float32")
+    np.testing.assert_allclose(SquaredDistances(1).forward(*given)[0, 0], (apart**2).sum(), rtol=1e-6)
 
 
 def test_every_combination_of_categories_is_one_of_its_own() -> None:

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from scipy.stats import norm
 
-from sparkdl import DeepEstimator, DeepRegressor, Graph, Network, models
-from sparkdl.layers import Concatenate, Dense, GaussianSample
-from sparkdl.losses import EachPosition, EvidenceLowerBound, InBatchSoftmax, MixtureDensity, Quantile
+from sparkdl import DeepClassificationModel, DeepEstimator, DeepRegressor, Graph, Network, models
+from sparkdl.layers import Concatenate, Dense, GaussianSample, SquaredDistances, Tanh
+from sparkdl.losses import EachPosition, EvidenceLowerBound, InBatchSoftmax, LabelledOutput, MixtureDensity, Quantile
 
 RANDOM = np.random.default_rng(8)
 
@@ -100,6 +100,68 @@ def test_an_autoencoder_whose_labels_are_its_features_tells_odd_rows(spark: Spar
     measured = model.evaluate(rows)
     mse = ((features - reconstructed) ** 2).mean()
     assert measured.average.mse == pytest.approx(mse, rel=1e-4)
+
+
+def test_centers_of_classes_are_their_means_and_the_nearest_tells_the_class(spark: SparkSession) -> None:
+    random = np.random.default_rng(4)
+    classes = random.integers(0, 3, 300)
+    features = np.eye(3)[classes] @ random.normal(size=(3, 4)) * 2 + random.normal(size=(300, 4))
+    rows = spark.createDataFrame(
+        [(row.tolist(), int(kind), n) for n, (row, kind) in enumerate(zip(features, classes, strict=True))],
+        "features array<double>, label int, id int",
+    )
+    nodes: Any = {
+        "seen": (Network([Dense(8), Tanh(), Dense(2)]), "features"),
+        "kind": (Dense(3), "seen"),
+        "apart": (SquaredDistances(3), "seen"),
+    }
+    network = Graph({"features": (4,)}, nodes, ("kind", "apart"))
+
+    estimator = DeepEstimator(
+        network=network,
+        labelCols={"kind": "label", "apart": "label"},
+        loss={"kind": "softmax_cross_entropy", "apart": LabelledOutput()},
+        lossWeights={"apart": 0.1},
+        activationCols={"seen": "seen"},
+        optimizer="adam",
+        stepSize=0.02,
+        maxIter=50,
+        batchSize=100,
+        numWorkers=2,
+    )
+    model = estimator.fit(rows)
+    found = model.transform(rows).orderBy("id").toPandas()
+    seen, centers = np.stack(found["seen"].to_numpy()), model.weights["apart"]["centers"]
+    means = np.stack([seen[classes == kind].mean(axis=0) for kind in range(3)])
+    np.testing.assert_allclose(centers, means, atol=0.15 * seen.std())
+    apart = seen[:, None] - centers
+    nearest = (apart**2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(found["prediction_apart"], nearest)
+    measured = model.evaluate(rows)["apart"]
+    assert measured.accuracy == pytest.approx((nearest == classes).mean(), rel=1e-12)
+    assert measured.accuracy > 0.85
+    assert model.summary.history[-1].outputs["apart"]["metric"] > 0.85
+    assert measured.loss == pytest.approx((apart**2).sum(axis=2)[range(300), classes].mean(), rel=1e-4)
+
+
+def test_a_classifier_by_centers_has_scores_that_grow_towards_them(spark: SparkSession) -> None:
+    centers = np.array([[0.0, 0.0], [1.0, 1.0], [3.0, 0.0]], "float32")
+    places = np.array([[0.1, 0.2], [1.5, 0.9], [2.5, 0.1], [0.9, 1.0]])
+    rows = spark.createDataFrame(
+        [(place.tolist(), kind, np.eye(3)[kind].tolist()) for place, kind in zip(places, [0, 1, 2, 0], strict=True)],
+        "features array<double>, label int, hot array<double>",
+    )
+    model = DeepClassificationModel({"apart": {"centers": centers}}).setParams(
+        network=Network([SquaredDistances(3, name="apart")], input_shape=(2,)), loss=LabelledOutput()
+    )
+    scored = model.transform(rows).toPandas()
+    distances = ((places[:, None] - centers) ** 2).sum(axis=2)
+    np.testing.assert_allclose(np.stack([row.toArray() for row in scored["rawPrediction"]]), -distances, rtol=1e-5)
+    np.testing.assert_array_equal(scored["prediction"], [0, 1, 2, 1])
+    for label in ("label", "hot"):
+        measured = model.setParams(labelCol=label).evaluate(rows)
+        assert measured.accuracy == 0.75
+        assert measured.loss == pytest.approx(distances[range(4), [0, 1, 2, 0]].mean(), rel=1e-5)
 
 
 def test_every_pixel_has_a_class(spark: SparkSession) -> None:

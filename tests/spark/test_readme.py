@@ -94,7 +94,8 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert float(alone[0]) > 0.9 and "to be" in alone[1]
     assert namespace["scores"].shape == (256, 2)
     assert float(next(line for line in drawn if "total" in line).split()[-1]) > 0.9 and "facts" in drawn[2]
-    assert any("prediction_rent" in line for line in drawn) and drawn[-4].count("validation_loss") == 2
+    assert any("prediction_rent" in line for line in drawn) and drawn[-5].count("validation_loss") == 2
+    assert min(map(float, drawn[-4].strip("[]").split(","))) > 0.9  # by logits, and by centers
     usual, odd = map(float, drawn[-3].strip("[]").split(","))  # losses of rows
     assert odd > usual + 5
     assert all(float(accuracy) > 0.9 for accuracy in drawn[-2:])

@@ -6,7 +6,17 @@ import numpy as np
 
 from sparkdl.interchange.onnx_out.value import Value
 from sparkdl.interchange.onnx_out.writing import Takes, Writer, Writing
-from sparkdl.layers import CrossLayer, Dense, FeatureTokens, FeedForward, Highway, Maxout, SqueezeExcite, TiedDense
+from sparkdl.layers import (
+    CrossLayer,
+    Dense,
+    FeatureTokens,
+    FeedForward,
+    Highway,
+    Maxout,
+    SquaredDistances,
+    SqueezeExcite,
+    TiedDense,
+)
 from sparkdl.layers.base import Layer, Weights
 
 
@@ -32,6 +42,11 @@ def _dense(out: Writing, layer: Dense, weights: Weights, x: Value) -> Value:
 def _maxout(out: Writing, layer: Maxout, weights: Weights, x: Value) -> str:
     pieces = out.reshape(product(out, x.name, weights), 0, layer.pieces, layer.units)
     return out.reduce("ReduceMax", pieces, [1], keep=False)
+
+
+def _squared_distances(out: Writing, layer: SquaredDistances, weights: Weights, x: Value) -> str:
+    apart = out.op("Sub", out.unsqueeze(x.name, -2), out.weight("centers", weights["centers"]))
+    return out.reduce("ReduceSum", out.op("Mul", apart, apart), [-1], keep=False)
 
 
 def _tied_dense(out: Writing, layer: TiedDense, weights: Weights, x: Value) -> str:
@@ -78,6 +93,7 @@ def _feature_tokens(out: Writing, layer: FeatureTokens, weights: Weights, x: Val
 WRITERS: dict[type[Layer], Writer] = {
     Dense: Writer(_dense, Takes.ANY),
     Maxout: Writer(_maxout, by_row=True),
+    SquaredDistances: Writer(_squared_distances),
     TiedDense: Writer(_tied_dense),
     FeedForward: Writer(_feed_forward),
     Highway: Writer(_highway),
