@@ -17,6 +17,7 @@ from sparkdl.losses.detection import Yolo as Yolo
 from sparkdl.losses.distributions import DistributionLoss as DistributionLoss
 from sparkdl.losses.distributions import GaussianLikelihood as GaussianLikelihood
 from sparkdl.losses.distributions import MixtureDensity as MixtureDensity
+from sparkdl.losses.f_measure import FMeasure as FMeasure
 from sparkdl.losses.loss import Loss as Loss
 from sparkdl.losses.numeric import AbsoluteError as AbsoluteError
 from sparkdl.losses.numeric import AbsolutePercentageError as AbsolutePercentageError

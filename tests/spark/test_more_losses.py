@@ -9,9 +9,17 @@ import pytest
 from pyspark.sql import SparkSession
 from scipy.stats import norm
 
-from sparkdl import DeepClassificationModel, DeepEstimator, DeepRegressor, Graph, Network, models
+from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, DeepRegressor, Graph, Network, models
 from sparkdl.layers import Concatenate, Dense, GaussianSample, SquaredDistances, Tanh
-from sparkdl.losses import EachPosition, EvidenceLowerBound, InBatchSoftmax, LabelledOutput, MixtureDensity, Quantile
+from sparkdl.losses import (
+    EachPosition,
+    EvidenceLowerBound,
+    FMeasure,
+    InBatchSoftmax,
+    LabelledOutput,
+    MixtureDensity,
+    Quantile,
+)
 
 RANDOM = np.random.default_rng(8)
 
@@ -162,6 +170,33 @@ def test_a_classifier_by_centers_has_scores_that_grow_towards_them(spark: SparkS
         measured = model.setParams(labelCol=label).evaluate(rows)
         assert measured.accuracy == 0.75
         assert measured.loss == pytest.approx(distances[range(4), [0, 1, 2, 0]].mean(), rel=1e-5)
+
+
+def test_a_classifier_by_the_f_measure_is_evaluated_by_another_loss_of_its_outputs(spark: SparkSession) -> None:
+    features, labels = np.random.default_rng(2).normal(size=(240, 2)), np.arange(240) % 8 == 0
+    features[labels] += 2
+    rows = spark.createDataFrame(
+        [(row.tolist(), int(label)) for row, label in zip(features, labels, strict=True)],
+        "features array<double>, label int",
+    )
+    classifier = DeepClassifier(
+        network=Network([Dense(1)], input_shape=(2,)),
+        loss=FMeasure(),
+        optimizer="adam",
+        stepSize=0.1,
+        maxIter=30,
+        batchSize=120,
+        numWorkers=2,
+    )
+    model = classifier.fit(rows)
+    with pytest.raises(ValueError, match="score_rows takes rows by themselves, but FMeasure compares the rows"):
+        model.score_rows(rows)
+    found = model.transform(rows).toPandas()
+    probabilities = np.stack([row.toArray() for row in found["probability"]])[:, 1]
+    hits = (probabilities * found["label"]).sum()
+    assert model.summary.history[-1].loss == pytest.approx(1 - 2 * hits / (probabilities.sum() + 30), abs=0.05)
+    measured = model.setLoss("sigmoid_cross_entropy").evaluate(rows)
+    assert measured.accuracy == pytest.approx((found["prediction"] == found["label"]).mean(), rel=1e-12)
 
 
 def test_every_pixel_has_a_class(spark: SparkSession) -> None:

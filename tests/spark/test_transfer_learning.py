@@ -24,7 +24,16 @@ from sparkdl import (
     specs,
 )
 from sparkdl.layers import Dense, Rescale, Tanh
-from sparkdl.losses import EachPosition, EvidenceLowerBound, InBatchSoftmax, Loss, MixtureDensity, Quantile, Yolo
+from sparkdl.losses import (
+    EachPosition,
+    EvidenceLowerBound,
+    FMeasure,
+    InBatchSoftmax,
+    Loss,
+    MixtureDensity,
+    Quantile,
+    Yolo,
+)
 from sparkdl.weights import named_arrays
 
 HEADED = NETWORK.with_head([Dense(2, name="head")], after="tanh_2").frozen(until="tanh_2")
@@ -249,11 +258,12 @@ def test_the_loss_of_each_row_is_that_of_numpy_without_weight_or_regularization(
 
 
 def test_every_loss_is_scored_here() -> None:
+    """Or in test_more_losses.py."""
     kinds = {kind for kind in specs.registry.values() if issubclass(kind, Loss) and kind.is_packaged()}
     own = {kind for kind in kinds if not kinds & {*kind.__subclasses__()}}
     here = {type(Loss.of(name)) for name in CLASS_LOSSES | NUMBER_LOSSES | PAIR_LOSSES}
-    elsewhere = {EvidenceLowerBound, InBatchSoftmax, MixtureDensity, Quantile, EachPosition}  # in test_more_losses.py
-    assert own == here | elsewhere | {Yolo}  # in test_detection.py
+    elsewhere = {EachPosition, EvidenceLowerBound, FMeasure, InBatchSoftmax, MixtureDensity, Quantile, Yolo}
+    assert own == here | elsewhere
 
 
 def test_the_loss_of_each_row_needs_a_label_that_fits(spark: SparkSession, rows: DataFrame) -> None:
