@@ -257,6 +257,7 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         COUNTS,
         (OUTPUTS**2 - 2 * COUNTS * np.log(np.abs(OUTPUTS))).sum(1),
     ),
+    "wasserstein": (losses.Wasserstein(), OUTPUTS, 2 * BITS - 1, (OUTPUTS * np.where(BITS, 1, -1)).sum(1)),
     "cosine": (losses.CosineSimilarity(), OUTPUTS, OTHERS, cosine(OUTPUTS, OTHERS)),
     "softmax, class weights": (
         losses.SoftmaxCrossEntropy(class_weights=(0.5, 1, 3)),
@@ -531,6 +532,10 @@ def test_focal_losses_are_finite_however_sure_the_outputs_are(kind: type[Loss], 
             "takes 3 .*; give a row 3 labels",
         ),
         (lambda: losses.SquaredLogarithmicError().encode(np.array([-0.5]), (1,)), "must be between 0 and inf"),
+        (
+            lambda: losses.Wasserstein().encode(np.array([1.0, 0]), (1,)),
+            "Labels of Wasserstein must be -1 or 1, received 0",
+        ),
         (lambda: losses.MultiLabel().encode(np.array([[2.0, 0]]), (2,)), "must be between 0 and 1, received 2"),
         (lambda: losses.PairwiseLogistic().encode(np.zeros((2, 2)), (2,)), "takes 1 labels a row, .* give a row one"),
     ],
@@ -583,6 +588,7 @@ def test_rates_that_are_not_positive_cost_finitely_and_lead_back() -> None:
         (losses.CosineSimilarity(), [[-2, -4, 6], [2, 2, -2], [0, 0, 1]], 1 - 2 + 4 * -3 / np.sqrt(14)),
         (losses.Poisson(), [[0, 0, 0], [0, 0, 0], [1, 1, 1]], None),
         (losses.MixtureDensity(1), [-2, 1, 0], 2 * 9 + 4 * 4),
+        (losses.Wasserstein(), [[1, 1, 1], [-1, 1, 1], [-1, -1, 1]], 0 + 2 * 2 + 4 * 0),
     ],
     ids=lambda case: type(case).__name__ if isinstance(case, Loss) else "",
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from sparkdl.losses.loss import Loss
@@ -182,6 +184,36 @@ class Poisson(Loss):
         if self.log_rate:
             return jnp.exp(outputs) - targets
         return 1 - targets / jnp.maximum(outputs, 1e-8)
+
+
+@dataclass(frozen=True)
+class Wasserstein(Loss):
+    """t * o of labels t, -1 or 1, as critics are trained by (Arjovsky et al. 2017).
+
+    A critic tells how far apart two sets of rows are: of those labelled 1 its outputs become smaller than of those
+    labelled -1. Where both weigh alike and its slope by a row is nowhere steeper than k, the loss times -2 / k is at
+    most their Wasserstein distance, and the better the critic, the nearer to it. Nothing else bounds the loss from
+    below, so its kernels need a `constraint`, such as MaxNorm(1). A fit trains a critic alone; to teach a generator by
+    it in turn, as adversarial networks do, takes a loop of one's own.
+    """
+
+    label_range = (-1.0, 1.0)
+    metric = "wasserstein"
+
+    def encode(self, labels: np.ndarray[Any, Any], output_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        encoded = super().encode(labels, output_shape)
+        if len(wrong := encoded[np.abs(encoded) != 1]):
+            raise ValueError(f"Labels of Wasserstein must be -1 or 1, received {wrong[0]:.15g}; map them.")
+        return encoded
+
+    def losses(self, outputs: Array, targets: Array) -> Array:
+        return (targets * outputs).sum(axis=1)
+
+    def slopes(self, outputs: Array, targets: Array) -> Array:
+        return targets
+
+    def metrics(self, outputs: Array, labels: Array) -> Array:
+        return self.losses(outputs, self.targets(outputs, labels))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 from scipy.stats import norm
 
-from sparkdl import DeepClassificationModel, DeepClassifier, DeepEstimator, DeepRegressor, Graph, Network, models
+from sparkdl import (
+    DeepClassificationModel,
+    DeepClassifier,
+    DeepEstimator,
+    DeepRegressionModel,
+    DeepRegressor,
+    Graph,
+    Network,
+    models,
+)
 from sparkdl.layers import Concatenate, Dense, GaussianSample, SquaredDistances, Tanh
 from sparkdl.losses import (
     EachPosition,
@@ -19,6 +28,7 @@ from sparkdl.losses import (
     LabelledOutput,
     MixtureDensity,
     Quantile,
+    Wasserstein,
 )
 
 RANDOM = np.random.default_rng(8)
@@ -197,6 +207,15 @@ def test_a_classifier_by_the_f_measure_is_evaluated_by_another_loss_of_its_outpu
     assert model.summary.history[-1].loss == pytest.approx(1 - 2 * hits / (probabilities.sum() + 30), abs=0.05)
     measured = model.setLoss("sigmoid_cross_entropy").evaluate(rows)
     assert measured.accuracy == pytest.approx((found["prediction"] == found["label"]).mean(), rel=1e-12)
+
+
+def test_rows_are_scored_by_a_critic(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([([1.0], 1.0), ([-2.0], -1.0), ([3.0], -1.0)], "features array<double>, label double")
+    model = DeepRegressionModel({"dense_0": {"kernel": np.full((1, 1), 2.0, "float32")}}).setParams(
+        network=Network([Dense(1, bias=False)], input_shape=(1,)), loss=Wasserstein()
+    )
+    assert sorted(row.loss for row in model.score_rows(rows).collect()) == [-6.0, 2.0, 4.0]
+    assert model.evaluate(rows).loss == 0.0
 
 
 def test_every_pixel_has_a_class(spark: SparkSession) -> None:
