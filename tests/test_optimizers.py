@@ -65,11 +65,14 @@ def assert_same(produced: Any, expected: Any, **tolerance: Any) -> None:
 # Each rule is called with the gradients of one array in turn, and gives what is subtracted per unit of step size.
 
 
-def momentum(gradients: Gradients, nesterov: bool = False) -> Iterator[Any]:
+def momentum(
+    gradients: Gradients, nesterov: bool = False, factor: Callable[[int], float] = lambda step: 1.0
+) -> Iterator[Any]:
     u: Any = 0.0
-    for g in gradients:
-        u = 0.8 * u + g
-        yield g + 0.8 * u if nesterov else u
+    for step, g in enumerate(gradients):
+        decay = 0.8 * factor(step)
+        u = decay * u + g
+        yield g + decay * u if nesterov else u
 
 
 def adagrad(gradients: Gradients) -> Iterator[Any]:
@@ -141,6 +144,14 @@ TABLE: dict[str, tuple[Optimizer, Rule]] = {
     "sgd": (SGD(), iter),
     "momentum": (Momentum(0.8), momentum),
     "nesterov": (Nesterov(0.8), lambda gradients: momentum(gradients, nesterov=True)),
+    "momentum, scheduled": (
+        Momentum(0.8, momentum_schedule=ExponentialDecay(1, 0.5)),
+        lambda gradients: momentum(gradients, factor=lambda step: 0.5**step),
+    ),
+    "nesterov, scheduled over the run": (
+        Nesterov(0.8, momentum_schedule="cosine_decay"),
+        lambda gradients: momentum(gradients, True, lambda step: (1 + np.cos(np.pi * step / 10)) / 2),
+    ),
     "adagrad": (AdaGrad(1e-3, initial_accumulator=0.5), adagrad),
     "rmsprop": (RMSProp(0.9, 1e-3, momentum=0.7), rmsprop),
     "adadelta": (AdaDelta(0.7, 1e-3), adadelta),
@@ -268,6 +279,33 @@ def test_defaults_and_formula_agree_with_pytorch(ours: Optimizer, theirs: str, o
     assert_same(jax.tree.leaves(run(ours)[-1]), [leaf.detach().numpy() for leaf in leaves], rtol=tolerance, atol=1e-9)
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.usefixtures("float64")
+def test_a_momentum_of_each_step_is_as_pytorch_takes_it(nesterov: bool) -> None:
+    torch = pytest.importorskip("torch")
+    leaves = [torch.tensor(array, requires_grad=True) for array in jax.tree.leaves(WEIGHTS)]
+    oracle = torch.optim.SGD(leaves, lr=STEP_SIZE, momentum=0.9, nesterov=nesterov)
+    for step, gradient in enumerate(GRADIENTS):
+        oracle.param_groups[0]["momentum"] = 0.9 * 0.5 ** (step // 4)  # of 2 steps an epoch
+        for leaf, array in zip(leaves, jax.tree.leaves(gradient), strict=True):
+            leaf.grad = torch.tensor(array)
+        oracle.step()
+    ours = (Nesterov if nesterov else Momentum)(momentum_schedule=StepDecay(2, 0.5))
+    assert_same(jax.tree.leaves(run(ours)[-1]), [leaf.detach().numpy() for leaf in leaves], rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.usefixtures("float64")
+def test_layers_that_begin_by_themselves_have_the_momentum_of_the_schedule() -> None:
+    optimizer = Nesterov(momentum_schedule="cosine_decay")
+    transformation = optimizer.transformation(STEP_SIZE, 10, 2, begun={"inner": 3})
+    weights = jax.tree.map(jnp.asarray, WEIGHTS)
+    state = transformation.init(weights)
+    for gradient, expected in zip(GRADIENTS, run(optimizer), strict=True):
+        steps, state = transformation.update(jax.tree.map(jnp.asarray, gradient), state, weights)
+        weights = optax.apply_updates(weights, steps)
+        assert_same(weights, expected, rtol=1e-12)
+
+
 @pytest.mark.usefixtures("float64")
 def test_the_first_step_uses_the_first_factor() -> None:
     half = ExponentialDecay(1, 0.5)
@@ -384,6 +422,7 @@ def test_json_round_trip(optimizer: Optimizer) -> None:
 
 def test_names_are_accepted_for_schedules() -> None:
     assert SGD(schedule="cosine_decay") == SGD(schedule=CosineDecay())
+    assert Momentum(momentum_schedule="cosine_decay") == Momentum(momentum_schedule=CosineDecay())
     assert Optimizer.of("adam") == Adam() and Optimizer.of("adabelief") == AdaBelief()
 
 
@@ -406,6 +445,7 @@ def test_names_are_accepted_for_schedules() -> None:
         (lambda: RAdam(beta2=1.0), "beta2 of RAdam"),
         (lambda: AdaBelief(epsilon=0.0), "epsilon of AdaBelief"),
         (lambda: SGD(clip_value=float("nan")), "clip_value of SGD"),
+        (lambda: Nesterov(momentum_schedule="up"), "Schedule is expected, received 'up'; choose one of"),
         (lambda: SGD(schedule="cosine"), "Schedule is expected, received 'cosine'; choose one of .*CosineDecay"),
         (lambda: SGD(schedule=StepDecay(1, unit="hour")), "unit of StepDecay"),
         (lambda: SGD().transformation(-0.1, 1, 1), "step size must be a positive number, received -0.1"),

@@ -153,10 +153,12 @@ class Optimizer(Spec):
         decay = self.weight_decay if weight_decay is None else weight_decay
         rule = self.decayed_rule(decay) if begun is None else self._by_beginning(decay, begun)
         chain = optax.chain(*self._clipping(axis), rule, *self._scaling(axis), steps)
+        informed = optax.with_extra_args_support(chain)
+        run = {"total_steps": total_steps, "steps_per_epoch": steps_per_epoch}  # for a rule with a schedule of its own
 
         def update(gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
             with jax.numpy_dtype_promotion("standard"):  # optax raises floats to the power of its integer step count
-                return chain.update(gradients, state, weights)
+                return informed.update(gradients, state, weights, **run)
 
         return optax.GradientTransformation(chain.init, update)
 
@@ -164,8 +166,15 @@ class Optimizer(Spec):
         """What it keeps before the first step from these weights; `given` are further arguments of `transformation`."""
         return self.transformation(1.0, 1, 1, **given).init(weights)
 
+    def looks_ahead(self) -> bool:
+        """Whether a step may depend on the length of the run, which schedules know."""
+        return Schedule.of(self.schedule).looks_ahead()
+
     def rule(self) -> optax.GradientTransformation:
-        """The bare update rule, for a step size of 1 and before the change of sign."""
+        """The bare update rule, for a step size of 1 and before the change of sign.
+
+        If its `update` takes further arguments, as one of optax may, these are `total_steps` and `steps_per_epoch`.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no rule.")
 
     def decayed_rule(self, weight_decay: Any) -> optax.GradientTransformation:

@@ -16,7 +16,6 @@ import sparkdl
 from sparkdl.classes import own_classes
 from sparkdl.layers.base import Weights
 from sparkdl.optimizers import Optimizer
-from sparkdl.schedules import Schedule
 from sparkdl.training.checkpoints.own_code import code_of
 from sparkdl.training.data.batches import Shard
 from sparkdl.training.data.placing import local_workers, spread
@@ -144,7 +143,6 @@ def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | 
     for name, array in named_arrays(initial or {}):
         start.update(name.encode() + np.ascontiguousarray(array).tobytes())
     digests = [[shard.digest() for shard in share.shards] or [0] * local_workers(mesh) for share in shares]
-    schedule = Schedule.of(Optimizer.of(plan.optimizer).schedule)
     code = code_of({found for _, found in own_classes(plan)})
     facts = {
         "training": same.to_json(),
@@ -152,7 +150,7 @@ def fingerprint(plan: Training, shares: tuple[Share, Share], initial: Weights | 
         "shapes": [[part.dtype.str, *part.shape[1:]] for part in shares[0].shards[0].chunks[0].each().values()],
         "digests": gather_from_all(spread(np.array(digests, np.uint32).T, mesh), mesh).tolist(),
         "initial": start.hexdigest(),
-        "epochs": plan.epochs if schedule.looks_ahead() else None,
+        "epochs": plan.epochs if Optimizer.of(plan.optimizer).looks_ahead() else None,
         "code": code.digest,
         "versions": [sparkdl.__version__, jax.__version__],
     }

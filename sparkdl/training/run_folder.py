@@ -76,7 +76,7 @@ class RunFolder:
             self._notes.append(
                 f"The checkpoint directory {self._directory!r} holds checkpoints of other runs only (with another "
                 "network, other code of its own classes, other settings, rows or number of workers, another number of "
-                "epochs where the step size depends on it, or another version of sparkdl or jax); this one started "
+                "epochs where a schedule depends on it, or another version of sparkdl or jax); this one started "
                 "anew."
             )
         if found and self._unknown:

@@ -12,8 +12,8 @@ from jax.sharding import Mesh
 
 from sparkdl import Network, training
 from sparkdl.layers import Dense, Dropout, Tanh
-from sparkdl.optimizers import Adam
-from sparkdl.schedules import CosineDecay, ExponentialDecay, PolynomialDecay, Schedule, StepDecay
+from sparkdl.optimizers import Adam, Momentum, Nesterov, Optimizer
+from sparkdl.schedules import CosineDecay, ExponentialDecay, PolynomialDecay, StepDecay
 from sparkdl.training import Checkpoints, EarlyStopping, Result
 from sparkdl.training.exchanges.exchange import WORKERS
 from sparkdl.training.group.collectives import FRAME_BYTES, from_worker
@@ -110,21 +110,30 @@ def test_another_run_starts_anew_beside_it_and_says_so(tmp_path: Path, change: d
     assert fit(tmp_path, epochs=1, **change).notes == []
 
 
-def test_a_schedule_of_another_length_is_another_run(tmp_path: Path) -> None:
-    optimizer = Adam(schedule=CosineDecay())
+@pytest.mark.parametrize(
+    "optimizer",
+    [Adam(schedule=CosineDecay()), Momentum(momentum_schedule=CosineDecay())],
+    ids=["step size", "momentum"],
+)
+def test_a_schedule_of_another_length_is_another_run(tmp_path: Path, optimizer: Optimizer) -> None:
     fit(tmp_path, epochs=2, optimizer=optimizer)
     other = fit(tmp_path, epochs=3, optimizer=optimizer)
     assert other.resumed is None
-    assert "another number of epochs where the step size depends on it" in other.notes[0]
+    assert "another number of epochs where a schedule depends on it" in other.notes[0]
 
 
 @pytest.mark.parametrize(
-    "schedule",
-    [StepDecay(1, 0.5), ExponentialDecay(3, 0.5), CosineDecay(length=30), PolynomialDecay(length=2, unit="epoch")],
-    ids=lambda schedule: type(schedule).__name__,
+    "optimizer",
+    [
+        Adam(schedule=StepDecay(1, 0.5)),
+        Adam(schedule=ExponentialDecay(3, 0.5)),
+        Adam(schedule=CosineDecay(length=30)),
+        Adam(schedule=PolynomialDecay(length=2, unit="epoch")),
+        Nesterov(momentum_schedule=ExponentialDecay(3, 0.5)),
+    ],
+    ids=repr,
 )
-def test_a_schedule_that_knows_no_end_goes_on_with_more_epochs(tmp_path: Path, schedule: Schedule) -> None:
-    optimizer = Adam(schedule=schedule)
+def test_a_schedule_that_knows_no_end_goes_on_with_more_epochs(tmp_path: Path, optimizer: Optimizer) -> None:
     fit(tmp_path, epochs=2, optimizer=optimizer)
     longer = fit(tmp_path, epochs=3, optimizer=optimizer)
     assert longer.resumed == [2, 0]

@@ -23,6 +23,7 @@ from sparkdl.optimizers import (
     AdaptiveMoments,
     Lion,
     Momentum,
+    Nesterov,
     Optimizer,
     RMSProp,
 )
@@ -64,7 +65,9 @@ def assert_equal(one: Result, other: Result) -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", [Momentum(), AdaGrad(), RMSProp(momentum=0.9), Lion()], ids=lambda rule: type(rule).__name__
+    "optimizer",
+    [Momentum(), Nesterov(momentum_schedule="cosine_decay"), AdaGrad(), RMSProp(momentum=0.9), Lion()],
+    ids=lambda rule: type(rule).__name__,
 )
 def test_two_workers_come_to_the_bits_of_all_reduce(optimizer: Optimizer) -> None:
     """Where the compiler leaves the arithmetic as it is written; else it rounds once what it fuses otherwise."""

@@ -12,7 +12,6 @@ from jax.sharding import Mesh
 
 from sparkdl.initializers import Initializer
 from sparkdl.optimizers import Optimizer
-from sparkdl.schedules import Schedule
 from sparkdl.shared_programs import compile_once
 from sparkdl.specs import Named, Spec
 from sparkdl.training.data.batches import Rows
@@ -42,7 +41,7 @@ def program_of(plan: Training, steps: int, mesh: Mesh, updates: int | None = Non
         dtype=plan.dtype,
         steps=steps,
         updates=updates,
-        total_updates=(updates or steps) * plan.epochs if Schedule.of(optimizer.schedule).looks_ahead() else 1,
+        total_updates=(updates or steps) * plan.epochs if optimizer.looks_ahead() else 1,
         apart=optimizer.moves_named_rows and Exchange.of(plan.exchange).takes_factored and not plan.segments,
         adds_up=optimizer.adds_up,
         truncated=plan.segments,
