@@ -40,7 +40,6 @@ from sparkdl.layers.batch_norm import BatchNorm as BatchNorm
 from sparkdl.layers.bidirectional import Bidirectional as Bidirectional
 from sparkdl.layers.branches import Parallel as Parallel
 from sparkdl.layers.branches import Residual as Residual
-from sparkdl.layers.centers import SquaredDistances as SquaredDistances
 from sparkdl.layers.composite import Composite as Composite
 from sparkdl.layers.convolution import Conv as Conv
 from sparkdl.layers.dense import Dense as Dense
@@ -99,6 +98,7 @@ from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool
 from sparkdl.layers.pooling import GlobalSumPool as GlobalSumPool
 from sparkdl.layers.pooling import MaxPool as MaxPool
 from sparkdl.layers.pooling import SumPool as SumPool
+from sparkdl.layers.prototypes import Prototypes as Prototypes
 from sparkdl.layers.ragged import Ragged as Ragged
 from sparkdl.layers.random_affine import RandomAffine as RandomAffine
 from sparkdl.layers.random_erasing import RandomErasing as RandomErasing

@@ -26,8 +26,7 @@ class ClassLoss(Loss):
         targets = self.targets(outputs, labels)
         if outputs.shape[1] == 1:
             return _share_right(outputs > 0, targets > 0.5, outputs.dtype)
-        found = outputs.argmin(axis=1) if self.class_is_least else outputs.argmax(axis=1)
-        return (found == targets.argmax(axis=1)).astype(outputs.dtype)
+        return (outputs.argmax(axis=1) == targets.argmax(axis=1)).astype(outputs.dtype)
 
 
 def _share_right(decisions: Array, truth: Array, dtype: jnp.dtype) -> Array:
@@ -151,6 +150,22 @@ def _missed(logarithms: Array, gamma: float) -> Array:
     """(1 - p) ** gamma of the logarithms of p, with a derivative of 0 where p is 1."""
     missed = -jnp.expm1(logarithms)
     return jnp.where(missed > 0, jnp.where(missed > 0, missed, 1) ** gamma, 0.0 if gamma else 1.0)
+
+
+@dataclass(frozen=True)
+class LabelledOutput(SoftmaxLoss):
+    """-sum(t * o) of classes, one-hot labels or probabilities t: the output of a row's class is to be large.
+
+    Of log-probabilities, as `LogSoftmax` puts out, it is the negative log-likelihood, PyTorch's `NLLLoss`. Of
+    `Prototypes` it is center loss (Wen et al. 2016), without the half: it only pulls, and the least of it is all rows
+    in one place, so it goes beside a loss that tells classes apart.
+    """
+
+    def losses(self, outputs: Array, targets: Array) -> Array:
+        return -(targets * outputs).sum(axis=1)
+
+    def slopes(self, outputs: Array, targets: Array) -> Array:
+        return -targets
 
 
 @dataclass(frozen=True)
@@ -286,26 +301,6 @@ class SquaredHinge(HingeLoss):
 
     def slopes(self, outputs: Array, targets: Array) -> Array:
         return -2 * targets * jnp.maximum(0, 1 - targets * outputs)
-
-
-@dataclass(frozen=True)
-class LabelledOutput(ClassLoss):
-    """sum(t * o) of classes, one-hot labels or probabilities t: the output of a row's class is to be small.
-
-    The class that is predicted is that of the smallest output. On `SquaredDistances` from centers of classes it is
-    center loss (Wen et al. 2016), without the half. It only pulls, and the least of it is all rows in one place, so
-    it goes beside a loss that tells classes apart.
-    """
-
-    class_is_least = True
-    least_outputs = 2
-    label_range = (0.0, 1.0)
-
-    def losses(self, outputs: Array, targets: Array) -> Array:
-        return (targets * outputs).sum(axis=1)
-
-    def slopes(self, outputs: Array, targets: Array) -> Array:
-        return targets
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,6 @@ class Loss(Spec):
     takes_classes: ClassVar[bool] = False
     label_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # of labels that are not classes
     gives_probabilities: ClassVar[bool] = False  # whether `predict` does
-    class_is_least: ClassVar[bool] = False  # of one that takes classes: whether a row's is that of the smallest output
     metric: ClassVar[str] = "mse"
     least_outputs: ClassVar[int] = 1
     whole_batch: ClassVar[bool] = False  # whether a row's loss depends on the other rows, of all workers

@@ -60,11 +60,6 @@ def classes(outputs: Array, predictions: Array, thresholds: tuple[float, ...] | 
         return np.nan_to_num(probabilities(outputs, predictions) / np.asarray(thresholds), nan=0.0).argmax(axis=1)
 
 
-def of_least(outputs: Array, predictions: Array, function: Function) -> Array:
-    """What a function of scores gives where the smallest output is that of the class."""
-    return function(-outputs, predictions)
-
-
 def every_prediction(outputs: Array, predictions: Array) -> Array:
     """All of the network's outputs on the label's scale, those of all positions one after another."""
     return predictions

@@ -15,7 +15,6 @@ from sparkdl.losses import Loss
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.scoring.heads import (
-    Function,
     Head,
     Heads,
     classes,
@@ -23,7 +22,6 @@ from sparkdl.scoring.heads import (
     every_prediction,
     first_output,
     first_prediction,
-    of_least,
     probabilities,
     raw_scores,
 )
@@ -96,7 +94,7 @@ def heads_of_several(outputs: Outputs) -> list[tuple[str, Head]]:
     for name, shape in shapes.items():
         loss = outputs.objective.losses.get(name)
         if loss and loss.takes_classes:
-            own = {"prediction": Head(_by_scores(loss, partial(classes, thresholds=None)), name)}
+            own = {"prediction": Head(partial(classes, thresholds=None), name)}
         elif math.prod(step_shape(shape)) > 1:
             own = {"prediction": Head(every_prediction, name, True)}
         else:
@@ -183,15 +181,10 @@ def _of_classifier(outputs: Outputs) -> list[tuple[str, Head]]:
     thresholds = outputs.thresholds
     if thresholds is not None:
         check_thresholds(thresholds, count_classes(outputs.network), loss)
-    heads = [(outputs.raw_prediction, Head(_by_scores(loss, raw_scores), output, True))]
+    heads = [(outputs.raw_prediction, Head(raw_scores, output, True))]
     if loss.gives_probabilities:
         heads.append((outputs.probability, Head(probabilities, output, True)))
-    chosen = _by_scores(loss, partial(classes, thresholds=thresholds))
-    return [*heads, (outputs.prediction, Head(chosen, output))]
-
-
-def _by_scores(loss: Loss, function: Function) -> Function:
-    return partial(of_least, function=function) if loss.class_is_least else function
+    return [*heads, (outputs.prediction, Head(partial(classes, thresholds=thresholds), output))]
 
 
 def _of_regressor(outputs: Outputs) -> list[tuple[str, Head]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Unpack
 
 from pyspark.ml.classification import ProbabilisticClassificationModel, ProbabilisticClassifier
 from pyspark.ml.linalg import Vector
 from pyspark.sql import DataFrame
 
+from sparkdl.arrays import Array
 from sparkdl.layers.base import Weights
 from sparkdl.layers.ragged import step_shape
 from sparkdl.scoring.heads import Heads
@@ -53,6 +55,9 @@ class DeepClassificationModel(ProbabilisticClassificationModel, DeepModel):
     def _heads(self) -> Heads:
         self.getLoss()  # must be set, as classes are told by it
         return super()._heads()
+
+    def _decide(self) -> Callable[[Array, Array], Array]:
+        return self._heads()[self.getPredictionCol()].function  # which heeds thresholds
 
 
 class DeepClassifier(ProbabilisticClassifier, DeepEstimator):

@@ -12,13 +12,12 @@ from sparkdl.layers.ragged import step_shape
 from sparkdl.losses import DistributionLoss, Loss, Quantile, SoftmaxLoss, Yolo
 from sparkdl.losses.positions import of_one_position
 from sparkdl.scoring.forward import Scoring
-from sparkdl.scoring.outputs import check_thresholds, count_classes
 from sparkdl.spark.driver import columns
 from sparkdl.spark.driver.interpreter import complaint_in
 from sparkdl.spark.driver.old_spark import to_arrow
 from sparkdl.spark.driver.remote import parallelism
 from sparkdl.spark.driver.shipping import packed_classes
-from sparkdl.spark.scoring import RowScoring, plain_outputs
+from sparkdl.spark.scoring import RowScoring
 from sparkdl.spark.tasks.measuring import KINDS, PART_SCHEMA, EvaluationPlan, measures_of, merge, merged, sum_up
 
 MERGED_BY_DRIVER = 16  # parts; more are first merged by tasks, so that the driver's memory does not grow with them
@@ -51,8 +50,6 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
         taken = f"the options are {', '.join(sorted(known))}" if known else "there are no options"
         what = " and of ".join(dict.fromkeys(KINDS[kind] for kind in kinds.values()))
         raise ValueError(f"{strange[0]} is no option of the evaluation of {what}, where {taken}; leave it out.")
-    if (thresholds := plain_outputs(model).thresholds) is not None:
-        check_thresholds(thresholds, count_classes(network), *objective.losses.values())
     plan = EvaluationPlan(
         kinds=kinds,
         scoring=Scoring(
@@ -69,7 +66,7 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
             classes=packed_classes(network, *objective.losses.values()),
         ),
         weights=model._sent(dataset.sparkSession),
-        thresholds=thresholds,
+        decide=model._decide(),
         options={
             name: {option: value for option, value in options.items() if option in OPTIONS[kind]}  # type: ignore[misc]
             for name, kind in kinds.items()
@@ -116,7 +113,7 @@ def _kind(loss: Loss, shape: tuple[int, ...], label_list: bool) -> str:
     if isinstance(loss, Yolo):
         return "boxes"
     if of_one.takes_classes:
-        independent = outputs > 1 and not isinstance(loss, SoftmaxLoss) and not loss.class_is_least
+        independent = outputs > 1 and not isinstance(loss, SoftmaxLoss)
         return "labels" if label_list and independent and loss is of_one else "classes"
     labels = loss.labels_a_row(shape)
     if labels != math.prod(shape) and not isinstance(of_one, DistributionLoss):

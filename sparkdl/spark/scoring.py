@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -11,11 +12,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, StructField, StructType
 
+from sparkdl.arrays import Array
 from sparkdl.decoding.layout import Layout
 from sparkdl.layers.base import Weights
 from sparkdl.network import BaseNetwork
 from sparkdl.scoring.forward import Scoring
-from sparkdl.scoring.heads import Heads
+from sparkdl.scoring.heads import Heads, classes
 from sparkdl.scoring.inference import Batch
 from sparkdl.scoring.outputs import Outputs, by_step, heads_of, heads_of_several
 from sparkdl.spark.driver import columns
@@ -114,6 +116,10 @@ class RowScoring(DeepParams, Saved):
     def _heads(self) -> Heads:
         """What the columns that `transform` adds are made of."""
         return heads_of(self._kind, plain_outputs(self))
+
+    def _decide(self) -> Callable[[Array, Array], Array]:
+        """What gives the class of each row of (outputs, predictions), where an evaluation asks for classes."""
+        return partial(classes, thresholds=None)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         columns.check_frame(dataset, "transform")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sparkdl.layers.base import Layer
-from sparkdl.layers.centers import SquaredDistances
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.dense import Dense
 from sparkdl.layers.norm_pooling import GlobalLpPool, LpPool
 from sparkdl.layers.pooling import AvgPool, GlobalAvgPool, GlobalMaxPool, GlobalSumPool, MaxPool, SumPool
+from sparkdl.layers.prototypes import Prototypes
 
 
 class Row(NamedTuple):
@@ -23,8 +23,8 @@ class Row(NamedTuple):
 DENSE = [
     Row(Dense(4), (5,), refused=(2, 5)),
     Row(Dense(1, bias=False, l2=0.1, name="logit"), (3,), refused=()),
-    Row(SquaredDistances(3), (4,), refused=(2, 4)),
-    Row(SquaredDistances(2, center_initializer="ones"), (3,), refused=()),
+    Row(Prototypes(3), (4,), refused=(2, 4)),
+    Row(Prototypes(2, center_initializer="ones"), (3,), refused=()),
 ]
 
 CONVOLUTIONS = [

@@ -36,13 +36,13 @@ from sparkdl.layers import (
     Normalization,
     Permute,
     PRelu,
+    Prototypes,
     Relu6,
     RepeatVector,
     Rescale,
     RMSNorm,
     Scale,
     Shift,
-    SquaredDistances,
     SqueezeExcite,
     Stack,
     Subset,
@@ -112,7 +112,7 @@ TABLE: list[tuple[Layer, dict[str, Any], Any, np.ndarray]] = [
     (Dot(normalize=True), {}, (A, B), cosine(A, B)),
     (Distance(), {}, (A, B), np.linalg.norm(A - B, axis=1)[:, None]),
     (Distance(squared=True), {}, (A, B), np.linalg.norm(A - B, axis=1)[:, None] ** 2),
-    (SquaredDistances(3), {"centers": CENTERS}, A, np.linalg.norm(A[:, None] - CENTERS, axis=2) ** 2),
+    (Prototypes(3), {"centers": CENTERS}, A, -(np.linalg.norm(A[:, None] - CENTERS, axis=2) ** 2)),
     (CrossLayer(), CROSS, (A, B), A * (B @ CROSS["kernel"] + CROSS["bias"]) + B),
     (CrossLayer(rank=2, bias=False), THIN, (A, B), A * (B @ THIN["down"] @ THIN["kernel"]) + B),
     (DotInteractions(), {}, (A, B, C), pairs((B, A), (C, A), (C, B))),
@@ -219,7 +219,7 @@ def test_a_factor_of_each_channel_starts_as_given_and_is_learned() -> None:
 def test_distances_far_from_the_origin_keep_their_digits() -> None:
     apart = np.arange(1.0, 6) / 128  # which with 1024 is a number of float32
     given = {"centers": jnp.full((1, 5), 1024.0)}, jnp.asarray(1024 + apart[None], "float32")
-    np.testing.assert_allclose(SquaredDistances(1).forward(*given)[0, 0], (apart**2).sum(), rtol=1e-6)
+    np.testing.assert_allclose(Prototypes(1).forward(*given)[0, 0], -(apart**2).sum(), rtol=1e-6)
 
 
 def test_every_combination_of_categories_is_one_of_its_own() -> None:

@@ -204,7 +204,7 @@ def test_classes_of_positions_are_measured_over_all_of_them(
         monkeypatch.setattr(measuring, "POSITIONS", at_a_time)
         one = measuring.ClassificationMeasures(3)
         found = {"outputs": linear(model), "predictions": softmax(outputs).reshape(24, 6), "losses": np.ones(24)}
-        measuring._add_positions(one, None, found, CLASSES, WEIGHTS, (2, 3))
+        measuring._add_positions(one, model._decide(), found, CLASSES, WEIGHTS, (2, 3))
         measured = one.result()
         assert measured.loss == 1
     else:

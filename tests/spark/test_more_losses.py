@@ -19,7 +19,7 @@ from sparkdl import (
     Network,
     models,
 )
-from sparkdl.layers import Concatenate, Dense, GaussianSample, SquaredDistances, Tanh
+from sparkdl.layers import Concatenate, Dense, GaussianSample, Prototypes, Tanh
 from sparkdl.losses import (
     EachPosition,
     EvidenceLowerBound,
@@ -131,15 +131,15 @@ def test_centers_of_classes_are_their_means_and_the_nearest_tells_the_class(spar
     nodes: Any = {
         "seen": (Network([Dense(8), Tanh(), Dense(2)]), "features"),
         "kind": (Dense(3), "seen"),
-        "apart": (SquaredDistances(3), "seen"),
+        "near": (Prototypes(3), "seen"),
     }
-    network = Graph({"features": (4,)}, nodes, ("kind", "apart"))
+    network = Graph({"features": (4,)}, nodes, ("kind", "near"))
 
     estimator = DeepEstimator(
         network=network,
-        labelCols={"kind": "label", "apart": "label"},
-        loss={"kind": "softmax_cross_entropy", "apart": LabelledOutput()},
-        lossWeights={"apart": 0.1},
+        labelCols={"kind": "label", "near": "label"},
+        loss={"kind": "softmax_cross_entropy", "near": LabelledOutput()},
+        lossWeights={"near": 0.1},
         activationCols={"seen": "seen"},
         optimizer="adam",
         stepSize=0.02,
@@ -149,16 +149,16 @@ def test_centers_of_classes_are_their_means_and_the_nearest_tells_the_class(spar
     )
     model = estimator.fit(rows)
     found = model.transform(rows).orderBy("id").toPandas()
-    seen, centers = np.stack(found["seen"].to_numpy()), model.weights["apart"]["centers"]
+    seen, centers = np.stack(found["seen"].to_numpy()), model.weights["near"]["centers"]
     means = np.stack([seen[classes == kind].mean(axis=0) for kind in range(3)])
     np.testing.assert_allclose(centers, means, atol=0.15 * seen.std())
     apart = seen[:, None] - centers
     nearest = (apart**2).sum(axis=2).argmin(axis=1)
-    np.testing.assert_array_equal(found["prediction_apart"], nearest)
-    measured = model.evaluate(rows)["apart"]
+    np.testing.assert_array_equal(found["prediction_near"], nearest)
+    measured = model.evaluate(rows)["near"]
     assert measured.accuracy == pytest.approx((nearest == classes).mean(), rel=1e-12)
     assert measured.accuracy > 0.85
-    assert model.summary.history[-1].outputs["apart"]["metric"] > 0.85
+    assert model.summary.history[-1].outputs["near"]["metric"] > 0.85
     assert measured.loss == pytest.approx((apart**2).sum(axis=2)[range(300), classes].mean(), rel=1e-4)
 
 
@@ -169,8 +169,8 @@ def test_a_classifier_by_centers_has_scores_that_grow_towards_them(spark: SparkS
         [(place.tolist(), kind, np.eye(3)[kind].tolist()) for place, kind in zip(places, [0, 1, 2, 0], strict=True)],
         "features array<double>, label int, hot array<double>",
     )
-    model = DeepClassificationModel({"apart": {"centers": centers}}).setParams(
-        network=Network([SquaredDistances(3, name="apart")], input_shape=(2,)), loss=LabelledOutput()
+    model = DeepClassificationModel({"near": {"centers": centers}}).setParams(
+        network=Network([Prototypes(3, name="near")], input_shape=(2,)), loss=LabelledOutput()
     )
     scored = model.transform(rows).toPandas()
     distances = ((places[:, None] - centers) ** 2).sum(axis=2)

@@ -13,7 +13,7 @@ from sparkdl.layers import (
     FeedForward,
     Highway,
     Maxout,
-    SquaredDistances,
+    Prototypes,
     SqueezeExcite,
     TiedDense,
 )
@@ -44,9 +44,9 @@ def _maxout(out: Writing, layer: Maxout, weights: Weights, x: Value) -> str:
     return out.reduce("ReduceMax", pieces, [1], keep=False)
 
 
-def _squared_distances(out: Writing, layer: SquaredDistances, weights: Weights, x: Value) -> str:
+def _prototypes(out: Writing, layer: Prototypes, weights: Weights, x: Value) -> str:
     apart = out.op("Sub", out.unsqueeze(x.name, -2), out.weight("centers", weights["centers"]))
-    return out.reduce("ReduceSum", out.op("Mul", apart, apart), [-1], keep=False)
+    return out.op("Neg", out.reduce("ReduceSum", out.op("Mul", apart, apart), [-1], keep=False))
 
 
 def _tied_dense(out: Writing, layer: TiedDense, weights: Weights, x: Value) -> str:
@@ -93,7 +93,7 @@ def _feature_tokens(out: Writing, layer: FeatureTokens, weights: Weights, x: Val
 WRITERS: dict[type[Layer], Writer] = {
     Dense: Writer(_dense, Takes.ANY),
     Maxout: Writer(_maxout, by_row=True),
-    SquaredDistances: Writer(_squared_distances),
+    Prototypes: Writer(_prototypes),
     TiedDense: Writer(_tied_dense),
     FeedForward: Writer(_feed_forward),
     Highway: Writer(_highway),

@@ -32,7 +32,7 @@ from sparkdl.losses.positions import of_one_position
 from sparkdl.network import BaseNetwork
 from sparkdl.objective import Objective
 from sparkdl.scoring.forward import Scoring, in_batches, joined, loaded
-from sparkdl.scoring.heads import classes, probabilities, raw_scores
+from sparkdl.scoring.heads import probabilities, raw_scores
 from sparkdl.scoring.inference import PART_BYTES
 from sparkdl.spark.tasks.collector import spare_modules
 from sparkdl.spark.tasks.device import prepare_device
@@ -61,8 +61,8 @@ class EvaluationPlan:
     scoring : Scoring
     weights : callable
         Gives the weights' bytes.
-    thresholds : tuple of float or None
-        One a class.
+    decide : callable
+        Classes (n,) of (outputs, predictions).
     options : dict of dict
         By output, of the accumulator.
     weight : str
@@ -72,7 +72,7 @@ class EvaluationPlan:
     kinds: dict[str, str]
     scoring: Scoring
     weights: Callable[[], bytes]
-    thresholds: tuple[float, ...] | None
+    decide: Callable[[Array, Array], Array]
     options: dict[str, EvaluationOptions]
     weight: str
 
@@ -193,20 +193,17 @@ def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) 
             chosen = None if own_weights is None else own_weights[known]
             each = numbers_of(labels[name])[known]
             shape, kind = step_shape(network.output_shapes[name]), plan.kinds[name]
-            loss = of_one_position(objective.losses[name])
-            if loss.class_is_least:
-                parts["outputs"] = -parts["outputs"]
-            if isinstance(loss, DistributionLoss):
+            if isinstance(loss := of_one_position(objective.losses[name]), DistributionLoss):
                 parts["predictions"] = loss.mean(parts["predictions"].reshape(-1, shape[-1])).reshape(len(each), -1)
             if kind == "classes" and len(shape) > 1:
-                _add_positions(own, plan.thresholds, parts, each, chosen, shape)
+                _add_positions(own, plan.decide, parts, each, chosen, shape)
             else:
-                _add_output(own, kind, plan.thresholds, parts, each, chosen)
+                _add_output(own, kind, plan.decide, parts, each, chosen)
 
 
 def _add_positions(
     measures: Any,
-    thresholds: tuple[float, ...] | None,
+    decide: Callable[[Array, Array], Array],
     found: dict[str, Array],
     labels: Array,
     weights: Array | None,
@@ -220,13 +217,13 @@ def _add_positions(
         parts |= {kind: found[kind][rows].reshape(-1, shape[-1]) for kind in ("outputs", "predictions")}
         each = labels[rows].reshape(-1, *labels.shape[2:])
         own = None if weights is None else np.repeat(weights[rows], positions)
-        _add_output(measures, "classes", thresholds, parts, each, own)
+        _add_output(measures, "classes", decide, parts, each, own)
 
 
 def _add_output(
     measures: Any,
     kind: str,
-    thresholds: tuple[float, ...] | None,
+    decide: Callable[[Array, Array], Array],
     found: dict[str, Array],
     labels: Array,
     weights: Array | None,
@@ -240,7 +237,7 @@ def _add_output(
         measures.add(predictions if measures.probabilistic else outputs, _presence(labels), weights, losses=losses)
     else:
         scores = (probabilities if measures.probabilistic else raw_scores)(outputs, predictions)
-        chosen = classes(outputs, predictions, thresholds)
+        chosen = decide(outputs, predictions)
         measures.add(scores, _class_of(labels), weights, predicted=chosen, losses=losses)
 
 

@@ -1,4 +1,4 @@
-"""Distances of rows to learned centers, as of classes."""
+"""How near rows are to learned centers, as of classes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from sparkdl.specs import check_integers
 
 
 @dataclass(frozen=True)
-class SquaredDistances(Layer):
-    """The squared Euclidean distances of flat rows to learned centers, sum((x - center) ** 2).
+class Prototypes(Layer):
+    """How near flat rows are to learned centers, -sum((x - center) ** 2): the larger, the nearer.
 
-    With a center for each class and the loss `LabelledOutput` it is center loss (Wen et al. 2016).
+    Those of classes are raw scores of a classifier, whose softmax is that of prototypical networks (Snell et al. 2017);
+    with the loss `LabelledOutput` they make center loss (Wen et al. 2016).
 
     x        (batch, features)            dx  (batch, features)   dL/dx
     y        (batch, units)               dy  (batch, units)      dL/dy
@@ -41,7 +42,7 @@ class SquaredDistances(Layer):
     def output_shape(self, input_shape: Shape) -> Shape:
         if len(input_shape) != 1:
             raise ValueError(
-                f"SquaredDistances expects rows of shape (features,), received {input_shape}; put Flatten() before it."
+                f"Prototypes expects rows of shape (features,), received {input_shape}; put Flatten() before it."
             )
         return (self.units,)
 
@@ -54,13 +55,13 @@ class SquaredDistances(Layer):
     @jitted
     def forward(self, weights: Weights, x: Array) -> Array:
         """By differences: |x|^2 - 2 x.c + |c|^2 would lose the digits of a distance that is small beside |x|."""
-        return ((x[:, None] - weights["centers"][None]) ** 2).sum(axis=2)
+        return -((x[:, None] - weights["centers"][None]) ** 2).sum(axis=2)
 
     @jitted
     def delta(self, weights: Weights, x: Array, y: Array, dy: Array) -> Array:
         """By a product, which is faster and loses no more digits than x and centers were rounded by."""
-        return 2 * (dy.sum(axis=1, keepdims=True) * x - matmul(dy, weights["centers"]))
+        return 2 * (matmul(dy, weights["centers"]) - dy.sum(axis=1, keepdims=True) * x)
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
-        return {"centers": 2 * (dy.sum(axis=0)[:, None] * weights["centers"] - transposed_product(dy, x))}
+        return {"centers": 2 * (transposed_product(dy, x) - dy.sum(axis=0)[:, None] * weights["centers"])}
