@@ -29,6 +29,7 @@ BITS = np.array([[0.0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]])
 WEIGHTS = np.array([1.0, 0.5, 2.0, 3.0])
 SOFTMAX = special.softmax(OUTPUTS, axis=1)
 DISTANCES = np.abs(OTHERS)
+STRENGTHS = special.expit(OUTPUTS)
 SIX = np.concatenate([OUTPUTS, OTHERS], axis=1)
 EIGHT = np.concatenate([OUTPUTS, OTHERS, OUTPUTS[:, ::-1]], axis=1)[:, :8]
 
@@ -51,6 +52,10 @@ def hinge(o: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 def squared_hinge(o: np.ndarray, t: np.ndarray) -> np.ndarray:
     return (np.where(t, 1 - o, 1 + o).clip(0) ** 2).sum(1)
+
+
+def margins(o: np.ndarray, t: np.ndarray, upper: float = 0.9, lower: float = 0.1, absent: float = 0.5) -> np.ndarray:
+    return np.where(t, (upper - o).clip(0) ** 2, absent * (o - lower).clip(0) ** 2).sum(1)
 
 
 def pinball(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -244,6 +249,13 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         OUTPUTS,
         PROBABILITIES,
         -np.einsum("bo,bo->b", OUTPUTS, PROBABILITIES),
+    ),
+    "margin loss": (losses.MarginLoss(), STRENGTHS, CLASSES, margins(STRENGTHS, ONE_HOT)),
+    "margin loss, any of them": (
+        losses.MarginLoss(0.8, 0.3, 2.0),
+        STRENGTHS,
+        BITS,
+        margins(STRENGTHS, BITS, 0.8, 0.3, 2),
     ),
     "huber": (losses.Huber(0.7), OUTPUTS, OTHERS, special.huber(0.7, OUTPUTS - OTHERS).sum(1)),
     "hinge, 0 and 1": (losses.Hinge(), OUTPUTS[:, :1], BITS[:, 0], hinge(OUTPUTS[:, :1], BITS[:, :1])),
@@ -583,6 +595,8 @@ def test_rates_that_are_not_positive_cost_finitely_and_lead_back() -> None:
         (losses.SigmoidCrossEntropy(), [[0, 1, 1], [0, 0, 1], [1, 1, 1]], 1 * 2 / 3 + 2 * 1 + 4 * 0),
         (losses.Hinge(), [2, 1, 0], 5.0),
         (losses.LabelledOutput(), [2, 1, 0], 5.0),
+        (losses.MarginLoss(), [2, 1, 0], 1 + 4.0),
+        (losses.MarginLoss(), [[0, 1, 1], [0, 0, 1], [1, 1, 1]], 1 * 2 / 3 + 2 * 1 + 4 * 0),
         (losses.SquaredError(), [[-1, -2, 3], [0, 0, 1], [0, 0, 0]], 1 * 0 + 2 * (4 + 4 + 1) + 4 * (1 + 4 + 9)),
         (losses.AbsoluteError(), [[-1, -2, 5], [-2, -2, 2], [-1, -2, -3]], 1 * 4),
         (losses.CosineSimilarity(), [[-2, -4, 6], [2, 2, -2], [0, 0, 1]], 1 - 2 + 4 * -3 / np.sqrt(14)),
@@ -621,6 +635,7 @@ def test_one_output_decides_by_its_sign(loss: Loss) -> None:
         (losses.Hinge(), OUTPUTS),
         (losses.MultiLabel(), OUTPUTS),
         (losses.LabelledOutput(), special.softmax(OUTPUTS, axis=1)),
+        (losses.MarginLoss(), np.clip(OUTPUTS, 0, 1)),
     ],
     ids=repr,
 )
@@ -729,6 +744,8 @@ def test_a_label_a_row_does_not_fit_several_outputs(loss: Loss) -> None:
     [
         (lambda: losses.SoftmaxCrossEntropy(1.0), r"label_smoothing of SoftmaxCrossEntropy must be .* \[0, 1\)"),
         (lambda: losses.SigmoidCrossEntropy(-0.1), "label_smoothing"),
+        (lambda: losses.MarginLoss(0.5, 0.5), "lower of MarginLoss must be below upper, 0.5, received 0.5"),
+        (lambda: losses.MarginLoss(1.5), r"upper of MarginLoss must be a number in \[0, 1\], received 1.5"),
         (lambda: losses.Huber(0), r"threshold of Huber must be a number in \(0, inf\), received 0"),
     ],
 )

@@ -40,6 +40,10 @@ from sparkdl.layers.batch_norm import BatchNorm as BatchNorm
 from sparkdl.layers.bidirectional import Bidirectional as Bidirectional
 from sparkdl.layers.branches import Parallel as Parallel
 from sparkdl.layers.branches import Residual as Residual
+from sparkdl.layers.capsules import Capsules as Capsules
+from sparkdl.layers.capsules import CapsuleStrength as CapsuleStrength
+from sparkdl.layers.capsules import PrimaryCapsules as PrimaryCapsules
+from sparkdl.layers.capsules import Squash as Squash
 from sparkdl.layers.composite import Composite as Composite
 from sparkdl.layers.convolution import Conv as Conv
 from sparkdl.layers.dense import Dense as Dense

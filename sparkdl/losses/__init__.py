@@ -19,6 +19,7 @@ from sparkdl.losses.distributions import GaussianLikelihood as GaussianLikelihoo
 from sparkdl.losses.distributions import MixtureDensity as MixtureDensity
 from sparkdl.losses.f_measure import FMeasure as FMeasure
 from sparkdl.losses.loss import Loss as Loss
+from sparkdl.losses.margin_loss import MarginLoss as MarginLoss
 from sparkdl.losses.numeric import AbsoluteError as AbsoluteError
 from sparkdl.losses.numeric import AbsolutePercentageError as AbsolutePercentageError
 from sparkdl.losses.numeric import CosineSimilarity as CosineSimilarity

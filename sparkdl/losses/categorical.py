@@ -25,11 +25,11 @@ class ClassLoss(Loss):
     def metrics(self, outputs: Array, labels: Array) -> Array:
         targets = self.targets(outputs, labels)
         if outputs.shape[1] == 1:
-            return _share_right(outputs > 0, targets > 0.5, outputs.dtype)
+            return share_right(outputs > 0, targets > 0.5, outputs.dtype)
         return (outputs.argmax(axis=1) == targets.argmax(axis=1)).astype(outputs.dtype)
 
 
-def _share_right(decisions: Array, truth: Array, dtype: jnp.dtype) -> Array:
+def share_right(decisions: Array, truth: Array, dtype: jnp.dtype) -> Array:
     return (decisions == truth).astype(dtype).mean(axis=1)
 
 
@@ -197,7 +197,7 @@ class SigmoidLoss(ClassLoss):
     def metrics(self, outputs: Array, labels: Array) -> Array:
         if labels.shape != outputs.shape:
             return super().metrics(outputs, labels)
-        return _share_right(outputs > 0, self.targets(outputs, labels) > 0.5, outputs.dtype)
+        return share_right(outputs > 0, self.targets(outputs, labels) > 0.5, outputs.dtype)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from layer_table import Row
 
 from sparkdl.layers.activation import PRelu, Relu6, Tanh
 from sparkdl.layers.affine import Scale, Shift
+from sparkdl.layers.capsules import Capsules, CapsuleStrength, PrimaryCapsules, Squash
 from sparkdl.layers.dense import Dense, Maxout
 from sparkdl.layers.depthwise import DepthwiseConv, SeparableConv
 from sparkdl.layers.dropout import (
@@ -100,4 +101,13 @@ NUMBERS = [
 DISTANCES = [
     Row(Distance(), ((5,), (5,)), refused=((5,), (4,))),
     Row(Distance(squared=True), ((5,), (5,)), refused=((5,), (5,), (5,))),
+]
+
+CAPSULES = [
+    Row(Squash(), (3, 4), refused=()),
+    Row(CapsuleStrength(), (3, 4), refused=(4,)),
+    Row(Capsules(2, 3), (4, 5), refused=(5,)),
+    Row(Capsules(3, 2, routings=1, kernel_initializer="he_normal"), (2, 3), refused=(2, 2, 3)),
+    Row(PrimaryCapsules(2, 3, (2, 2)), (3, 4, 2)),
+    Row(PrimaryCapsules(2, 2, 3, 2, "same"), (5, 2)),
 ]

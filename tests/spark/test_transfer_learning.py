@@ -213,6 +213,7 @@ CLASS_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
     "softmax_focal": lambda o, t: -(t * (1 - softmax(o)) ** 2 * np.log(softmax(o))).sum(axis=1),
     "sigmoid_focal": lambda o, t: (np.log1p(np.exp(-(2 * t - 1) * o)) / (1 + np.exp((2 * t - 1) * o)) ** 2).sum(axis=1),
     "labelled_output": lambda o, t: -(t * o).sum(axis=1),
+    "margin_loss": lambda o, t: np.where(t, np.maximum(0, 0.9 - o) ** 2, np.maximum(0, o - 0.1) ** 2 / 2).sum(axis=1),
     "multi_label": lambda o, t: np.exp(((1 - 2 * t) * o).sum(axis=1)),
 }
 PAIR_LOSSES: dict[str, Callable[[Array, Array], Array]] = {

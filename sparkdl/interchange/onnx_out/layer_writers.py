@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparkdl.interchange.onnx_out import (
     write_attention,
+    write_capsules,
     write_categories,
     write_dense,
     write_merges,
@@ -18,6 +19,7 @@ from sparkdl.layers.base import Layer
 
 WRITERS: dict[type[Layer], Writer] = {
     **write_attention.WRITERS,
+    **write_capsules.WRITERS,
     **write_categories.WRITERS,
     **write_dense.WRITERS,
     **write_merges.WRITERS,
