@@ -78,7 +78,7 @@ def main() -> None:
     """Measure, print, write."""
     chosen = options()
     limit(chosen.threads)
-    rounds = 3 if chosen.quick else 5
+    rounds = 1 if chosen.quick else 5
     print(f"{chosen.threads} thread(s), medians of {rounds} turns, {GIVEN} words given")
     print(f"{'case':<20}{'kept ms':>10}{'anew ms':>10}{'ratio':>8}{'same':>8}")
     figures: dict[str, float] = {}
