@@ -30,6 +30,7 @@ class ClassLoss(Loss):
 
 
 def share_right(decisions: Array, truth: Array, dtype: jnp.dtype) -> Array:
+    """Of each row, the share of outputs of which it was decided rightly whether they are there."""
     return (decisions == truth).astype(dtype).mean(axis=1)
 
 
