@@ -6,7 +6,7 @@ from typing import Any, Self, TypedDict
 
 from pyspark.ml.param import Param, Params, TypeConverters
 
-from sparkdl.spark.params.tokenizer_params import HasColumns
+from sparkdl.spark.params.column_params import HasColumns
 
 
 class BoxArguments(TypedDict, total=False):

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Self, TypedDict
 
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import HasInputCol, HasOutputCol
 
+from sparkdl.spark.params.column_params import HasColumns
 from sparkdl.spark.params.converters import one_of
-from sparkdl.spark.params.named_params import NamedParams
 from sparkdl.subwords.recipe import KINDS, Recipe
 
 UNKNOWN = "[UNK]"  # where it is not set, but for bpe
@@ -30,28 +29,6 @@ class TokenizerArguments(TypedDict, total=False):
     startToken: str | None
     endToken: str | None
     specialTokens: Sequence[str]
-
-
-class HasColumns(NamedParams, HasInputCol, HasOutputCol):
-    """The column that is read and the one that is made."""
-
-    def getInputCol(self) -> str:
-        """The column that is read."""
-        if not self.isDefined(self.inputCol):
-            raise ValueError(f"inputCol of {type(self).__name__} is not set; pass inputCol='text' or another.")
-        return self.getOrDefault(self.inputCol)
-
-    def getOutputCol(self) -> str:
-        """The column that is made."""
-        return self.getOrDefault(self.outputCol)
-
-    def setInputCol(self, value: str) -> Self:
-        """Set the column that is read."""
-        return self._set(inputCol=value)
-
-    def setOutputCol(self, value: str) -> Self:
-        """Set the column that is made."""
-        return self._set(outputCol=value)
 
 
 class HasLength(HasColumns):

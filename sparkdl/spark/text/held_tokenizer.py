@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType
 
 from sparkdl.spark.driver.interpreter import check_interpreter
 from sparkdl.spark.driver.remote import Shipped, carried, over_connect
-from sparkdl.spark.params.tokenizer_params import HasColumns
+from sparkdl.spark.params.column_params import HasColumns
 from sparkdl.spark.saving.persistence import Saved
 from sparkdl.spark.tasks.tokenizing import Batch, text_of
 from sparkdl.subwords.reading import read_tokenizer
