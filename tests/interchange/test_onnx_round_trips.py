@@ -40,11 +40,16 @@ LENGTHS = (4, 1, 2)
 APART = {
     "AttentionPool",
     "Bucketize",
+    "CapsuleStrength",
+    "Capsules",
     "DotInteractions",
     "EachStep",
     "LocallyConnected",
     "MultiHeadAttention",  # of fewer heads of keys, and that are turned
+    "PrimaryCapsules",
+    "Prototypes",
     "RepeatStep",
+    "Squash",
     "Standardize",
 }
 ROWS = [row for row in FIRSTS if type(row.layer).__name__ not in APART]
