@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from sparkdl.boxes import NO_OBJECT
 from sparkdl.decoding.arrow_types import depth_of, is_number
 from sparkdl.decoding.catalyst import unpack_column
 from sparkdl.decoding.columns import typed
 from sparkdl.decoding.layout import KINDS, NULL, VALID, WIDTH, Decoded
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
 from sparkdl.decoding.ragged_rows import RaggedRows, cut_lists
-
-MISSING = -1.0  # what fills a row of labels up
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def _of_groups(column: pa.Array, part: LabelPart, subject: str) -> Decoded:
     status[row_of[bad]] = items.status[bad]  # that of the first, which comes last
     good = status[row_of] == VALID
     places = np.arange(len(row_of)) - np.repeat(np.cumsum(counts) - counts, counts)
-    values = np.full((len(counts), part.outputs // size, size), MISSING)
+    values = np.full((len(counts), part.outputs // size, size), NO_OBJECT)
     values[row_of[good], places[good]] = items.values[good].reshape(-1, size)
 
     def problem(row: int) -> str:

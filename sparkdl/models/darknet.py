@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkdl.boxes import LABEL
 from sparkdl.graph import Graph
 from sparkdl.layers import (
     BatchNorm,
@@ -27,7 +28,6 @@ STAGES = (
     ((1024, 3), (512, 1), (1024, 3), (512, 1), (1024, 3)),
 )
 TINY = (16, 32, 64, 128, 256, 512)
-BOX = 5  # what a detector says of a box, beside its class
 
 
 @pretrainable
@@ -48,7 +48,7 @@ def darknet19(input_shape: Shape = (224, 224, 3), classes: int = 1000, width: fl
 
 @pretrainable
 def tiny_yolo(input_shape: Shape = (416, 416, 3), classes: int = 20, anchors: int = 5, width: float = 1.0) -> Network:
-    """Tiny YOLO: 15,867,885 weights for 20 classes, and a cell of its output for every 32 positions of the image.
+    """Tiny YOLO: 15,861,773 weights for 20 classes, and a cell of its output for every 32 positions of the image.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ def tiny_yolo(input_shape: Shape = (416, 416, 3), classes: int = 20, anchors: in
     layers: list[Layer] = []
     for number, filters in enumerate(TINY):
         layers += [*_convolution(filters, 3, width), MaxPool(2, 2 if number < len(TINY) - 1 else 1, "same")]
-    layers += [*_convolution(1024, 3, width), *_convolution(1024, 3, width), Conv(anchors * (BOX + classes), (1, 1))]
+    layers += [*_convolution(1024, 3, width), *_convolution(1024, 3, width), Conv(anchors * (LABEL + classes), (1, 1))]
     return Network(layers, input_shape=input_shape)
 
 
 @pretrainable
 def yolo2(input_shape: Shape = (416, 416, 3), classes: int = 80, anchors: int = 5, width: float = 1.0) -> Graph:
-    """YOLOv2: 50,983,561 weights for 80 classes: Darknet-19, three convolutions, and what its last but one stage saw.
+    """YOLOv2: 50,962,889 weights for 80 classes: Darknet-19, three convolutions, and what its last but one stage saw.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def yolo2(input_shape: Shape = (416, 416, 3), classes: int = 80, anchors: int = 
             "coarse": (Network(coarse), "fine"),
             "passed": (Network([*_convolution(64, 1, width), SpaceToDepth(2)]), "fine"),
             "both": (Concatenate(), "passed", "coarse"),
-            "boxes": (Network([*_convolution(1024, 3, width), Conv(anchors * (BOX + classes), (1, 1))]), "both"),
+            "boxes": (Network([*_convolution(1024, 3, width), Conv(anchors * (LABEL + classes), (1, 1))]), "both"),
         },
         outputs=("boxes",),
     )
