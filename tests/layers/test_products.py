@@ -68,7 +68,9 @@ def test_a_gpu_has_kernels_of_bfloat16_for_products_in_bfloat16() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("shape", [(40, 30, 7), (40, 7, 30), (5, 30, 7), (6, 30, 1), (1, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(40, 30, 7), (40, 7, 30), (5, 30, 7), (6, 30, 1), (1, 1, 1), (9, 64, 512), (80, 512, 70)], ids=str
+)
 def test_a_gradient_is_the_sum_over_rows_of_their_products(shape: tuple[int, int, int], dtype: str) -> None:
     batch, inputs, outputs = shape
     with jax.enable_x64(True):
@@ -87,3 +89,20 @@ def test_a_cpu_makes_a_gradient_of_few_outputs_the_other_way_round(batch: int, t
     lowered = jax.jit(transposed_product).lower(drawn(batch, 784, dtype="float32"), drawn(batch, 10, dtype="float32"))
     (line,) = [line for line in lowered.as_text().splitlines() if "stablehlo.dot_general" in line]
     assert line.endswith("tensor<10x784xf32>" if turned else "tensor<784x10xf32>"), line
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "written"), [(64, 512, True), (512, 64, True), (64, 500, False), (12, 512, False)]
+)
+def test_a_cpu_writes_the_transposed_out_where_rows_begin_in_the_same_lines_of_its_cache(
+    inputs: int, outputs: int, written: bool
+) -> None:
+    rows, slopes = drawn(100, inputs, dtype="float32"), drawn(100, outputs, dtype="float32")
+    lines = jax.jit(transposed_product).lower(rows, slopes).as_text().splitlines()
+    assert any("optimization_barrier" in line and "tensor<6400xf32>" in line for line in lines) == written
+
+
+def test_a_gpu_transposes_as_it_multiplies() -> None:
+    rows, slopes = drawn(100, 64, dtype="float32"), drawn(100, 512, dtype="float32")
+    lowered = jax.jit(transposed_product).trace(rows, slopes).lower(lowering_platforms=("cuda",)).as_text()
+    assert "dot_general" in lowered and "optimization_barrier" not in lowered
