@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyarrow import csv, fs, parquet
@@ -23,6 +24,7 @@ from sparkdl.scoring.row_files import Told, batches, check_told, common_schema, 
 from sparkdl.scoring.saved_model import read_model
 
 BATCH_ROWS = 8192  # that are read and scored at a time
+_ended = threading.Event()  # by `end`
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,6 +123,8 @@ def predict_files(
         ):
             writer: Any = None
             for batch in batches(files, schema, told, BATCH_ROWS):
+                if _ended.is_set():
+                    end()
                 found = predictor.predict(batch).select(kept)
                 writer = writer or stack.enter_context(_writer(kind, stream, found.schema))
                 writer.write_batch(found)
@@ -132,6 +136,15 @@ def predict_files(
             filesystem.delete_file(temporary)
         raise
     return written
+
+
+def end(*_: Any) -> NoReturn:
+    """Leave the program as SIGTERM asks for, with the half of a file deleted, which its default would leave behind.
+
+    Python drops an exception that comes up where objects are collected, as this may, so that the next batch looks.
+    """
+    _ended.set()
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -178,7 +191,5 @@ def _writer(kind: str, stream: Any, schema: pa.Schema) -> Any:
 
 
 if __name__ == "__main__":
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
-    )  # which tidies up, where the default does not
+    signal.signal(signal.SIGTERM, end)
     sys.exit(main())

@@ -6,6 +6,7 @@ import io
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ import sparkdl
 from sparkdl import Graph, predict
 from sparkdl.layers import Concatenate, Dense, Embedding, HashedEmbedding, HashedEmbeddingBag
 from sparkdl.objective import Objective
+from sparkdl.scoring.predictor import Predictor
 from sparkdl.scoring.saved_model import read_model
 from sparkdl.specs import Named
 
@@ -146,6 +148,38 @@ def test_what_is_ended_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     process.terminate()
     assert process.wait(120) == 128 + signal.SIGTERM
     assert [path.name for path in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+def test_what_is_ended_while_objects_are_collected_ends_before_the_next_batch(
+    stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python drops the exception by which a signal ends a program where it comes up there."""
+
+    class Collected:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def predict_batch(predictor: Predictor, rows: Any) -> Any:
+        asked.append(rows)
+        Collected()
+        return predict_one(predictor, rows)
+
+    asked: list[Any] = []
+    dropped: list[Any] = []
+    predict_one = Predictor.predict
+    monkeypatch.setattr(Predictor, "predict", predict_batch)
+    monkeypatch.setattr(predict, "BATCH_ROWS", 10)
+    monkeypatch.setattr(predict, "_ended", threading.Event())
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: dropped.append(found.exc_type))
+    before = signal.signal(signal.SIGTERM, predict.end)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            predict.main([SAVED, stored, "-o", str(tmp_path / "out.parquet")])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert (len(asked), dropped) == (1, [SystemExit])
+    assert not list(tmp_path.glob("out.parquet*"))
 
 
 def test_a_terminal_is_shown_a_bar(stored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
