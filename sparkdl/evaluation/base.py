@@ -72,6 +72,14 @@ class Evaluation(Spec):
         raise NotImplementedError
 
 
+class Overall(TypedDict):
+    """The attributes of every `Evaluation`."""
+
+    rows: int
+    weight: float
+    loss: float | None
+
+
 class Accumulator(ABC):
     """Base of accumulators: sums over rows that are added to, merged in any order, and sent as bytes without pickle.
 
@@ -130,7 +138,7 @@ class Accumulator(ABC):
 
 
 class SummingAccumulator(Accumulator):
-    """Base of accumulators whose arrays are merged by adding them up."""
+    """Base of accumulators that hold sums, which are merged by adding them up."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -150,6 +158,20 @@ class SummingAccumulator(Accumulator):
         self._check_mergeable(other)
         self._add(other._sums)
         return self
+
+
+def totals(weights: Array, losses: Array | None) -> dict[str, Array]:
+    """The sums that all evaluations have: rows, weight and loss, which is NaN if it is not given."""
+    loss = np.float64(np.nan) if losses is None else weights @ np.asarray(losses, np.float64)
+    return {"rows": np.asarray(len(weights)), "weight": np.asarray(weights.sum()), "loss": np.asarray(loss)}
+
+
+def overall(sums: dict[str, Array]) -> Overall:
+    """What all evaluations have, of `totals`; ValueError if there are no rows."""
+    if "rows" not in sums:
+        raise ValueError("There are no rows of positive weight to evaluate; check the data and its filters.")
+    weight, loss = float(sums["weight"]), float(sums["loss"])
+    return {"rows": int(sums["rows"]), "weight": weight, "loss": None if np.isnan(loss) else loss / weight}
 
 
 def counted(weights: Array | None, rows: int, *columns: Array | None) -> tuple[Array, list[Array | None]]:
@@ -198,14 +220,3 @@ def require_finite_labels(labels: Any) -> Array:
     if not np.isfinite(labels).all():
         raise ValueError("Labels must be finite, received NaN or infinity; remove or replace such rows.")
     return labels
-
-
-def require_rows(rows: int) -> None:
-    """ValueError if nothing was counted."""
-    if not rows:
-        raise ValueError("There are no rows of positive weight to evaluate; check the data and its filters.")
-
-
-def mean_or_none(total: Any, weight: float) -> float | None:
-    """total / weight; None for a total that is NaN because it was never given."""
-    return None if np.isnan(total) else float(total / weight)

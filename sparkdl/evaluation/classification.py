@@ -14,10 +14,10 @@ from sparkdl.evaluation.base import (
     Evaluation,
     SummingAccumulator,
     counted,
-    mean_or_none,
+    overall,
     require_finite,
     require_probabilities,
-    require_rows,
+    totals,
 )
 from sparkdl.evaluation.calibration import Calibration, calibration, calibration_sums
 from sparkdl.evaluation.curves import Curve, CurveSums, check_curve_options
@@ -198,12 +198,9 @@ class ClassificationMeasures(SummingAccumulator):
         cells = np.bincount(labels * self._classes + predicted, weights, self._classes**2)
         later = np.arange(self._classes) > labels[:, None]
         place = ((scores > own[:, None]) | ((scores == own[:, None]) & later)).sum(axis=1)
-        sums = {
-            "rows": np.int64(len(weights)),
-            "weight": weights.sum(),
+        sums = totals(weights, losses) | {
             "confusion": cells.reshape(self._classes, self._classes),
             "top_hits": np.array([(weights * (place < k)).sum() for k in self._top_k]),
-            "loss": np.float64(np.nan) if losses is None else weights @ np.asarray(losses, np.float64),
         }
         if self.probabilistic:
             epsilon = np.finfo(np.float64).eps
@@ -257,16 +254,13 @@ class ClassificationMeasures(SummingAccumulator):
 
     def result(self) -> ClassificationEvaluation:
         """The measures of all rows seen; ValueError if there are none."""
-        require_rows(int(self._sums.get("rows", 0)))
-        sums, weight = self._sums, float(self._sums["weight"])
+        sums, known = self._sums, overall(self._sums)
+        weight = known["weight"]
         confusion = sums["confusion"]
         right, support, predicted = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
         per_class = [class_scores(*row) for row in zip(right, predicted, support, strict=True)]
-        known = self.probabilistic
         return ClassificationEvaluation(
-            rows=int(sums["rows"]),
-            weight=weight,
-            loss=mean_or_none(sums["loss"], weight),
+            **known,
             accuracy=float(right.sum() / support.sum()),
             top_k=tuple((k, float(hits / weight)) for k, hits in zip(self._top_k, sums["top_hits"], strict=True)),
             matthews=matthews(confusion),
@@ -277,7 +271,7 @@ class ClassificationMeasures(SummingAccumulator):
             confusion=tuple(tuple(row) for row in confusion.tolist()),
             curves=self._curves.curves(),
             curves_exact=self._curves.exact,
-            log_loss=float(sums["log_loss"] / weight) if known else None,
-            brier=float(sums["brier"] / weight) if known else None,
-            calibration=calibration(sums["calibration"]) if known else None,
+            log_loss=float(sums["log_loss"] / weight) if self.probabilistic else None,
+            brier=float(sums["brier"] / weight) if self.probabilistic else None,
+            calibration=calibration(sums["calibration"]) if self.probabilistic else None,
         )

@@ -10,14 +10,14 @@ import pandas as pd
 
 from sparkdl.boxes import BOX, KEPT, LABEL, overlaps, select_boxes
 from sparkdl.evaluation.base import (
-    Accumulator,
     Array,
     Evaluation,
+    SummingAccumulator,
     counted,
-    mean_or_none,
+    overall,
     require_finite,
     require_finite_labels,
-    require_rows,
+    totals,
 )
 from sparkdl.specs import Spec
 
@@ -91,7 +91,7 @@ class DetectionEvaluation(Evaluation):
         return detection_figure(self.to_pandas().iloc[:-1])
 
 
-class DetectionMeasures(Accumulator):
+class DetectionMeasures(SummingAccumulator):
     """The boxes found in rows, and whether they are right, for a `DetectionEvaluation`.
 
     Boxes are those that `select_boxes` keeps with a score of at least 0.01: up to 100 a row, of each its score, weight
@@ -105,8 +105,6 @@ class DetectionMeasures(Accumulator):
     def __init__(self, classes: int) -> None:
         super().__init__(classes=classes)
         self._classes = classes
-        self._rows, self._weight, self._loss = 0, 0.0, 0.0
-        self._objects = np.zeros(classes)
         self._found: list[dict[str, Array]] = []  # parts
 
     def add(self, predictions: Any, labels: Any, weights: Any = None, *, losses: Any = None) -> Self:
@@ -135,59 +133,44 @@ class DetectionMeasures(Accumulator):
             return self
         found = select_boxes(require_finite(predictions), self._classes, score_threshold=SCORE_THRESHOLD)
         truth = require_finite_labels(labels).reshape(len(weights), -1, LABEL)
-        self._rows, self._weight = self._rows + len(weights), self._weight + weights.sum()
-        self._loss += np.nan if losses is None else float(weights @ np.asarray(losses, np.float64))
+        self._add(totals(weights, losses) | {"objects": np.zeros(self._classes)})
         for boxes, objects, weight in zip(found, truth, weights, strict=True):
             objects = objects[objects[:, 0] >= 0]
             kinds = objects[:, 0].astype(np.int64)
-            self._objects += weight * np.bincount(kinds, minlength=self._classes)
+            self._add({"objects": weight * np.bincount(kinds, minlength=self._classes)})
             right = _right(boxes, kinds, objects[:, 1:])
             own = {"score": boxes["score"], "class": boxes["class"], "right": right}
-            self._found.append(own | {"weight": np.full(len(boxes), weight)})
+            self._found.append(own | {"row_weight": np.full(len(boxes), weight)})
         return self
 
     def merge(self, other: Self) -> Self:
-        self._check_mergeable(other)
-        self._rows, self._weight, self._loss = (
-            self._rows + other._rows,
-            self._weight + other._weight,
-            self._loss + other._loss,
-        )
-        self._objects = self._objects + other._objects
+        super().merge(other)
         self._found += other._found
         return self
 
     def to_arrays(self) -> dict[str, Array]:
-        totals = np.array([self._rows, self._weight, self._loss])
-        return {"totals": totals, "objects": self._objects, **self._all_found()}
+        return super().to_arrays() | self._all_found()
 
     def _restore(self, arrays: dict[str, Array]) -> None:
-        rows, self._weight, self._loss = arrays.pop("totals").tolist()
-        self._rows, self._objects = int(rows), arrays.pop("objects")
-        self._found = [arrays]
+        self._found = [{name: arrays.pop(name) for name in self._all_found()}]
+        super()._restore(arrays)
 
     def result(self) -> DetectionEvaluation:
         """The measures of all rows seen; ValueError if there are none."""
-        require_rows(self._rows)
+        known, objects = overall(self._sums), self._sums["objects"]
         found = self._all_found()
         each = tuple(
-            _scores(float(objects), {name: array[found["class"] == kind] for name, array in found.items()})
-            for kind, objects in enumerate(self._objects)
+            _scores(float(count), {name: array[found["class"] == kind] for name, array in found.items()})
+            for kind, count in enumerate(objects)
         )
-        known = [scores for scores in each if scores.objects]
+        there = [scores for scores in each if scores.objects]
         means = [
-            float(np.mean([getattr(scores, name) for scores in known])) if known else None for name in MEASURES[1:]
+            float(np.mean([getattr(scores, name) for scores in there])) if there else None for name in MEASURES[1:]
         ]
-        return DetectionEvaluation(
-            rows=self._rows,
-            weight=float(self._weight),
-            loss=mean_or_none(self._loss, self._weight),
-            per_class=each,
-            average=DetectionScores(float(self._objects.sum()), *means),
-        )
+        return DetectionEvaluation(**known, per_class=each, average=DetectionScores(float(objects.sum()), *means))
 
     def _all_found(self) -> dict[str, Array]:
-        empty = {"score": np.zeros(0, "float32"), "class": np.zeros(0, "int32"), "weight": np.zeros(0)}
+        empty = {"score": np.zeros(0, "float32"), "class": np.zeros(0, "int32"), "row_weight": np.zeros(0)}
         empty["right"] = np.zeros((0, len(OVERLAPS)), bool)
         return {name: np.concatenate([none, *(part[name] for part in self._found)]) for name, none in empty.items()}
 
@@ -212,7 +195,7 @@ def _scores(objects: float, found: dict[str, Array]) -> DetectionScores:
     if not objects:
         return DetectionScores(objects, None, None, None, None)
     order = np.argsort(-found["score"], kind="stable")
-    weights, right = found["weight"][order], found["right"][order]
+    weights, right = found["row_weight"][order], found["right"][order]
     last = np.append(np.diff(found["score"][order]) != 0, True)[
         : len(order)
     ]  # of boxes of one score, which count at once

@@ -13,10 +13,10 @@ from sparkdl.evaluation.base import (
     Evaluation,
     SummingAccumulator,
     counted,
-    mean_or_none,
+    overall,
     require_finite,
     require_probabilities,
-    require_rows,
+    totals,
 )
 from sparkdl.evaluation.calibration import Calibration, calibration, calibration_sums
 from sparkdl.evaluation.curves import Curve, CurveSums, check_curve_options
@@ -162,15 +162,12 @@ class MultilabelMeasures(SummingAccumulator):
         truth = labels.astype(bool)
         predicted = scores > (0.5 if self.probabilistic else 0)
         right = truth == predicted
-        sums = {
-            "rows": np.int64(len(weights)),
-            "weight": weights.sum(),
+        sums = totals(weights, losses) | {
             # (labels, 2, 2), as confusion matrices of each label's absence and presence
             "confusion": np.stack(
                 [[weights @ ((truth == t) & (predicted == p)) for p in (False, True)] for t in (False, True)]
             ).transpose(2, 0, 1),
             "subsets": (weights * right.all(axis=1)).sum(),
-            "loss": np.float64(np.nan) if losses is None else weights @ np.asarray(losses, np.float64),
         }
         if self.probabilistic:
             epsilon = np.finfo(np.float64).eps
@@ -197,8 +194,8 @@ class MultilabelMeasures(SummingAccumulator):
 
     def result(self) -> MultilabelEvaluation:
         """The measures of all rows seen; ValueError if there are none."""
-        require_rows(int(self._sums.get("rows", 0)))
-        sums, weight, known = self._sums, float(self._sums["weight"]), self.probabilistic
+        sums, known = self._sums, overall(self._sums)
+        weight = known["weight"]
         confusion = sums["confusion"]
         right, predicted, support = confusion[:, 1, 1], confusion[:, :, 1].sum(axis=1), confusion[:, 1].sum(axis=1)
         correct = right + confusion[:, 0, 0]
@@ -207,15 +204,13 @@ class MultilabelMeasures(SummingAccumulator):
                 **vars(class_scores(right[i], predicted[i], support[i])),
                 accuracy=float(correct[i] / confusion[i].sum()),
                 matthews=matthews(confusion[i]),
-                log_loss=float(sums["log_loss"][i] / weight) if known else None,
-                brier=float(sums["brier"][i] / weight) if known else None,
+                log_loss=float(sums["log_loss"][i] / weight) if self.probabilistic else None,
+                brier=float(sums["brier"][i] / weight) if self.probabilistic else None,
             )
             for i in range(self._labels)
         )
         return MultilabelEvaluation(
-            rows=int(sums["rows"]),
-            weight=weight,
-            loss=mean_or_none(sums["loss"], weight),
+            **known,
             subset_accuracy=float(sums["subsets"] / weight),
             hamming_loss=float((confusion[:, 0, 1] + confusion[:, 1, 0]).sum() / (weight * self._labels)),
             per_label=per_label,
@@ -224,5 +219,5 @@ class MultilabelMeasures(SummingAccumulator):
             weighted=averaged(per_label, support),
             curves=self._curves.curves(),
             curves_exact=self._curves.exact,
-            calibration=tuple(calibration(part) for part in sums["calibration"]) if known else None,
+            calibration=tuple(calibration(part) for part in sums["calibration"]) if self.probabilistic else None,
         )

@@ -13,10 +13,10 @@ from sparkdl.evaluation.base import (
     Evaluation,
     SummingAccumulator,
     counted,
-    mean_or_none,
+    overall,
     require_finite,
     require_finite_labels,
-    require_rows,
+    totals,
 )
 from sparkdl.specs import Spec
 
@@ -129,10 +129,7 @@ class QuantileMeasures(SummingAccumulator):
             return self
         lack, quantiles = labels - predictions, np.array(self._quantiles)
         pinball = np.maximum(quantiles * lack, (quantiles - 1) * lack)
-        sums = {
-            "rows": np.int64(len(weights)),
-            "weight": weights.sum(),
-            "loss": np.float64(np.nan) if losses is None else weights @ np.asarray(losses, np.float64),
+        sums = totals(weights, losses) | {
             "pinball": np.tensordot(weights, pinball, 1),
             "covered": np.tensordot(weights, lack <= 0, 1),
         }
@@ -141,13 +138,12 @@ class QuantileMeasures(SummingAccumulator):
 
     def result(self) -> QuantileEvaluation:
         """The measures of all rows seen; ValueError if there are none."""
-        require_rows(int(self._sums.get("rows", 0)))
-        weight = float(self._sums["weight"])
-        means = np.stack([self._sums["pinball"], self._sums["covered"]], axis=-1) / weight  # (positions, quantiles, 2)
+        known = overall(self._sums)
+        means = (
+            np.stack([self._sums["pinball"], self._sums["covered"]], axis=-1) / known["weight"]
+        )  # (positions, quantiles, 2)
         return QuantileEvaluation(
-            rows=int(self._sums["rows"]),
-            weight=weight,
-            loss=mean_or_none(self._sums["loss"], weight),
+            **known,
             quantiles=self._quantiles,
             per_position=tuple(tuple(QuantileErrors(*each) for each in row) for row in means.tolist()),
             average=tuple(QuantileErrors(*each) for each in means.mean(axis=0).tolist()),

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from sparkdl.evaluation.base import (
-    Accumulator,
     Array,
     Evaluation,
+    SummingAccumulator,
     counted,
-    mean_or_none,
+    overall,
     require_finite,
     require_finite_labels,
-    require_rows,
+    totals,
 )
 from sparkdl.specs import Spec
 
@@ -80,7 +80,7 @@ class RegressionEvaluation(Evaluation):
         return regression_figure(self.to_pandas().iloc[:-1])
 
 
-class RegressionMeasures(Accumulator):
+class RegressionMeasures(SummingAccumulator):
     """Sums over rows for a `RegressionEvaluation`.
 
     Means and squared deviations of parts are combined by the formulas of Chan, Golub and LeVeque (1983), which lose no
@@ -95,13 +95,11 @@ class RegressionMeasures(Accumulator):
     def __init__(self, outputs: int) -> None:
         super().__init__(outputs=outputs)
         self._outputs = outputs
-        self._rows, self._weight, self._loss = 0, 0.0, 0.0
         # The last axis but one of the following is predictions, labels. Means are in two parts, the second being what
         # the first is off by rounding, since means of parts are subtracted from each other.
         self._means = np.zeros((2, 2, outputs))
         self._products = np.zeros((2, 2, outputs))  # of both with both: sums of weight * deviation ** 2
         self._bounds = np.stack([np.full((2, outputs), np.inf), np.full((2, outputs), -np.inf)])  # least, most
-        self._errors = np.zeros((2, outputs))  # of neither: sums of weight * squared and of weight * absolute error
 
     def add(self, predictions: Any, labels: Any, weights: Any = None, *, losses: Any = None) -> Self:
         """Count rows in; returns self.
@@ -134,79 +132,63 @@ class RegressionMeasures(Accumulator):
             return self
         part = type(self)(self._outputs)
         pairs = np.stack([predictions, labels])  # (2, n, outputs)
-        part._rows, part._weight = len(weights), weights.sum()
-        part._loss = np.nan if losses is None else weights @ np.asarray(losses, np.float64)
-        mean = weights @ pairs / part._weight
-        rest = weights @ (pairs - mean[:, None]) / part._weight
+        mean = weights @ pairs / weights.sum()
+        rest = weights @ (pairs - mean[:, None]) / weights.sum()
         part._means = np.stack([mean, rest])
         deviations = pairs - mean[:, None] - rest[:, None]
         part._products = np.einsum("n,ano,bno->abo", weights, deviations, deviations)
         part._bounds = np.stack([pairs.min(axis=1), pairs.max(axis=1)])
         distances = np.abs(predictions - labels)
-        part._errors = np.stack([weights @ distances**2, weights @ distances])
+        part._add(totals(weights, losses) | {"squared": weights @ distances**2, "absolute": weights @ distances})
         return self.merge(part)
 
     def merge(self, other: Self) -> Self:
         self._check_mergeable(other)
-        if not other._rows:
+        if not other._sums:
             return self
-        if not self._rows:
+        if not self._sums:
             self._restore(other.to_arrays())
             return self
-        weight = self._weight + other._weight
+        own, others = self._sums["weight"], other._sums["weight"]
+        weight = own + others
         apart = (other._means - self._means).sum(axis=0)
-        self._products = (
-            self._products + other._products + apart[:, None] * apart[None] * (self._weight * other._weight / weight)
-        )
+        self._products = self._products + other._products + apart[:, None] * apart[None] * (own * others / weight)
         mean, rest = self._means
-        rest = rest + apart * (other._weight / weight)
+        rest = rest + apart * (others / weight)
         self._means = np.stack([mean + rest, rest - (mean + rest - mean)])
-        self._rows, self._weight, self._loss = self._rows + other._rows, weight, self._loss + other._loss
         self._bounds = np.stack(
             [np.minimum(self._bounds[0], other._bounds[0]), np.maximum(self._bounds[1], other._bounds[1])]
         )
-        self._errors = self._errors + other._errors
+        self._add(other._sums)
         return self
 
     def to_arrays(self) -> dict[str, Array]:
-        return {
-            "totals": np.array([self._rows, self._weight, self._loss]),
-            "means": self._means,
-            "products": self._products,
-            "bounds": self._bounds,
-            "errors": self._errors,
-        }
+        moments = {"means": self._means, "products": self._products, "bounds": self._bounds}
+        return super().to_arrays() | moments
 
     def _restore(self, arrays: dict[str, Array]) -> None:
-        rows, self._weight, self._loss = arrays["totals"].tolist()
-        self._rows = int(rows)
-        self._means, self._products = arrays["means"], arrays["products"]
-        self._bounds, self._errors = arrays["bounds"], arrays["errors"]
+        self._means, self._products, self._bounds = (arrays.pop(name) for name in ("means", "products", "bounds"))
+        super()._restore(arrays)
 
     def result(self) -> RegressionEvaluation:
         """The measures of all rows seen; ValueError if there are none."""
-        require_rows(self._rows)
+        known = overall(self._sums)
         per_output = tuple(self._output(number) for number in range(self._outputs))
         average = OutputErrors(*(_mean_of_known([getattr(each, name) for each in per_output]) for name in ERRORS))  # type: ignore[arg-type]
-        return RegressionEvaluation(
-            rows=self._rows,
-            weight=float(self._weight),
-            loss=mean_or_none(self._loss, self._weight),
-            per_output=per_output,
-            average=average,
-        )
+        return RegressionEvaluation(**known, per_output=per_output, average=average)
 
     def _output(self, number: int) -> OutputErrors:
-        squared, absolute = self._errors[:, number]
+        squared, absolute = self._sums["squared"][number], self._sums["absolute"][number]
         products = self._products[:, :, number]
         varies = self._bounds[1, :, number] > self._bounds[0, :, number]  # of predictions, of labels
         rse = float(squared / products[1, 1]) if varies[1] else None
-        r2 = None if self._rows < 2 else 1 - rse if rse is not None else float(squared == 0)
+        r2 = None if self._sums["rows"] < 2 else 1 - rse if rse is not None else float(squared == 0)
         correlation = None
         if varies.all():
             correlation = float(np.clip(products[0, 1] / np.sqrt(products[0, 0] * products[1, 1]), -1, 1))
-        mse = float(squared / self._weight)
-        return OutputErrors(mse, float(np.sqrt(mse)), float(absolute / self._weight), r2, rse, correlation)
+        weight = self._sums["weight"]
+        mse = float(squared / weight)
+        return OutputErrors(mse, float(np.sqrt(mse)), float(absolute / weight), r2, rse, correlation)
 
 
 def _mean_of_known(values: list[float | None]) -> float | None:
