@@ -14,7 +14,20 @@ import pytest
 from sparkdl import Graph, Network, Same, training
 from sparkdl.layers import Concatenate, Dense, Embedding, Flatten, Lstm, Tanh, TimeMean
 from sparkdl.layers.factored import TableRows, added
-from sparkdl.optimizers import LAMB, SGD, AdaBelief, AdaGrad, Adam, Momentum, Nesterov, Optimizer
+from sparkdl.optimizers import (
+    LAMB,
+    SGD,
+    AdaBelief,
+    AdaGrad,
+    Adam,
+    AdaMax,
+    AMSGrad,
+    Momentum,
+    NAdam,
+    Nesterov,
+    Optimizer,
+    RAdam,
+)
 from sparkdl.training import ParameterAveraging, ShardedAllReduce, ThresholdSharing, Training
 from sparkdl.training.exchanges.all_reduce import AllReduce
 from sparkdl.training.exchanges.exchange import Exchange
@@ -123,6 +136,10 @@ def test_in_parts_of_a_batch_too(densely: Any, monkeypatch: pytest.MonkeyPatch) 
     "optimizer",
     [
         Adam(lazy=True),
+        AdaMax(lazy=True),
+        NAdam(lazy=True),
+        AMSGrad(lazy=True),
+        RAdam(lazy=True),
         AdaBelief(lazy=True),
         Momentum(lazy=True),
         Momentum(lazy=True, momentum_schedule="one_cycle"),
