@@ -28,6 +28,10 @@ PUBLISHED = {
     "resnet50": (models.resnet50(), 25_557_032),
     "mobilenet_v2": (models.mobilenet_v2(), 3_504_872),
     "unet": (models.unet(), 31_030_658),
+    # facenet-pytorch's InceptionResnetV1, without classes and with VGGFace2's, and OpenFace's nn4.small2.def.lua.
+    "inception_resnet_v1": (models.inception_resnet_v1(), 23_482_624),
+    "inception_resnet_v1, VGGFace2": (models.inception_resnet_v1(classes=8631), 27_910_327),
+    "nn4_small2": (models.nn4_small2(), 3_733_968),
     "darknet19": (models.darknet19(), 20_842_376),
     "tiny_yolo": (models.tiny_yolo(), 15_861_773),
     "yolo2": (models.yolo2(), 50_962_889),
@@ -62,6 +66,9 @@ def test_running_values_are_as_many_as_published(network: Network, running: int)
         (models.squeezenet((64, 50, 3), 4), (4,)),
         (models.lenet((28, 28, 1)), (10,)),
         (models.unet((32, 48, 1), 3, filters=4), (32, 48, 3)),
+        (models.inception_resnet_v1((75, 80, 3), 20, blocks=(1, 0, 2), width=0.1), (20,)),
+        (models.inception_resnet_v1((75, 80, 3), 20, classes=7, blocks=(0, 1, 0), width=0.1), (7,)),
+        (models.nn4_small2((65, 90, 1), 20), (20,)),
         (models.darknet19((96, 64, 3), 5), (5,)),
         (models.tiny_yolo((96, 64, 3), 4, anchors=2), (3, 2, 18)),
         (models.yolo2((64, 96, 3), 4, anchors=3), (2, 3, 27)),
@@ -185,6 +192,17 @@ def test_what_makes_no_network_is_refused() -> None:
         models.two_tower({"id": 7}, {"id": 8})
     with pytest.raises(ValueError, match="at least one category or number"):
         models.embedded({}, 0, models.mlp((1,), 1))
+
+
+def test_networks_of_faces_refuse_what_leaves_them_no_positions() -> None:
+    with pytest.raises(ValueError, match=r"input_shape must be .* of at least 75 x 75, received \(74, 90, 3\); resize"):
+        models.inception_resnet_v1((74, 90, 3))
+    with pytest.raises(ValueError, match=r"input_shape must be .* of at least 65 x 65, received \(65, 64, 3\); resize"):
+        models.nn4_small2((65, 64, 3))
+    with pytest.raises(ValueError, match=r"input_shape must be \(height, width, channels\) .* received \(96, 96\)"):
+        models.nn4_small2((96, 96))
+    with pytest.raises(ValueError, match=r"blocks must be three numbers, as \(5, 10, 5\), received \(5, 10\)"):
+        models.inception_resnet_v1(blocks=(5, 10))
 
 
 def test_normalization_is_learned_before_training_and_stays() -> None:

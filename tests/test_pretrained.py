@@ -77,6 +77,16 @@ def test_bytes_are_prepared_within_the_network(given: Any, file: tuple[Path, Any
     np.testing.assert_allclose(network.forward(taken, pixels.astype("float32")), expected, rtol=1e-4)
 
 
+def test_faces_are_prepared_as_by_facenet_pytorch() -> None:
+    """Its `fixed_image_standardization`: (x - 127.5) / 128."""
+    network = models.resnet((16, 16, 3), 10, **SMALL, preprocess="facenet")
+    assert isinstance(network, Network)
+    prepared = network.up_to("normalized")
+    pixels = np.arange(768.0).reshape(1, 16, 16, 3).astype("float32") % 256
+    found = prepared.forward(prepared.init(0), pixels)
+    np.testing.assert_allclose(found, (pixels - 127.5) / 128, atol=1e-6)
+
+
 def test_prepared_networks_keep_the_names_of_their_layers(tmp_path: Path) -> None:
     """So that a file by our own names fits them, with or without what prepares."""
     plain = models.lenet((28, 28, 1))
@@ -94,7 +104,7 @@ def test_prepared_networks_keep_the_names_of_their_layers(tmp_path: Path) -> Non
     [
         (
             {"preprocess": "caffe"},
-            "preprocess must be one of 'imagenet', 'inception', or the means .* received 'caffe'",
+            "preprocess must be one of 'imagenet', 'inception', 'facenet', or the means .* received 'caffe'",
         ),
         ({"preprocess": 0.5}, "preprocess must be one of 'imagenet', .* received 0.5; choose one of them"),
         ({"preprocess": ([0.5], [0.5])}, "is for a Network that reads images of 1 channels, received one that reads"),

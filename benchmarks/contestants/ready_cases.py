@@ -11,7 +11,7 @@ from sparkdl.weights import count_weights
 
 CATEGORIES = {"city": 100, "kind": 1000}  # of a table: columns and how many values they have
 TEXT, WORDS, SIGNS = 128, 10_000, 65  # words or characters of a text, and how many there are
-PEERS = {"torchvision", "timm", "huggingface"}
+PEERS = {"torchvision", "timm", "huggingface", "facenet_pytorch"}
 
 
 class Ready(NamedTuple):
@@ -51,6 +51,8 @@ READY = (
     Ready("resnet34()", models.resnet34, 21_797_672, {}),
     Ready("resnet50()", models.resnet50, 25_557_032, {}),
     Ready("mobilenet_v2()", models.mobilenet_v2, 3_504_872, {}),
+    Ready("inception_resnet_v1()", models.inception_resnet_v1, 23_482_624),
+    Ready("nn4_small2()", models.nn4_small2, 3_733_968),
     Ready("unet()", models.unet, 31_030_658),
     Ready("darknet19()", models.darknet19, 20_842_376, {}),
     Ready("tiny_yolo()", models.tiny_yolo, 15_861_773),

@@ -1,4 +1,4 @@
-"""Names of torchvision's and timm's files, by ready network."""
+"""Names of torchvision's, timm's and facenet-pytorch's files, by ready network."""
 
 from __future__ import annotations
 
@@ -60,6 +60,21 @@ def timm(network: BaseNetwork) -> Table | None:
             "head": "head",
         },
     )
+
+
+def facenet_pytorch(network: BaseNetwork) -> Table | None:
+    """facenet-pytorch's, of `models.inception_resnet_v1`, whose layers are named so; None of others."""
+    paths = {leaf.path for leaf in network.leaves()}
+    if not {"conv2d_1a/conv", "block8/body/conv2d", "last_linear", "last_bn"} <= paths:
+        return None
+
+    def theirs(path: str) -> str:
+        path = path.replace("/body/", "/").replace("/branches/", "/").replace("/", ".")
+        return re.sub(r"^(repeat_\d+)_", r"\1.", path)
+
+    head = "logits" if "logits" in paths else ""
+    found = [link for leaf in weighted(network) for link in links(leaf, theirs(leaf.path))]
+    return Table(found, head, besides=rf"{COUNTERS}|logits\..*")  # the published files have a layer of classes
 
 
 def residual(network: BaseNetwork) -> Table | None:
@@ -133,7 +148,7 @@ def plain(network: BaseNetwork) -> Table | None:
 
 def vision(network: BaseNetwork, block: dict[str, str], names: dict[str, str]) -> Table | None:
     """Of `models.vit`, by their names for the parts of a block and for all else."""
-    paths = {leaf.path.partition("/")[0] for leaf in weighted(network)}
+    paths = {leaf.path.partition("/")[0] for leaf in network.leaves()}
     if not {"patches", "class", "positions", "block_0", "norm", "head"} <= paths:
         return None
     found = [Link(names["class"], ("class/token",), TOKEN), Link(names["positions"], ("positions/table",), TOKEN)]

@@ -16,7 +16,7 @@ from sparkdl.interchange.hugging_face_names import hugging_face
 from sparkdl.interchange.layouts import AS_IT_IS
 from sparkdl.interchange.links import Link, Table
 from sparkdl.interchange.shards import read_arrays
-from sparkdl.interchange.torch_names import timm, torchvision
+from sparkdl.interchange.torch_names import facenet_pytorch, timm, torchvision
 from sparkdl.layers import Normalization
 from sparkdl.layers.base import Weights
 from sparkdl.tensor_file import write_tensors
@@ -42,6 +42,7 @@ NAMES: dict[str, Callable[[BaseNetwork], Table | None]] = {
     "torchvision": torchvision,
     "timm": timm,
     "huggingface": hugging_face,
+    "facenet_pytorch": facenet_pytorch,
 }
 
 
@@ -60,8 +61,9 @@ def load_weights(
         Of the file, or of model.safetensors.index.json, which lies beside the files of a large model.
     network : Network or Graph
     names : str, optional
-        "sparkdl", "torchvision", "timm" or "huggingface": whose names the file has, and whose layouts; by default those
-        of which it has most. Files of PyTorch may have the prefix of a wrapper, such as "module.".
+        "sparkdl", "torchvision", "timm", "huggingface" or "facenet_pytorch": whose names the file has, and whose
+        layouts; by default those of which it has most. Files of PyTorch may have the prefix of a wrapper, such as
+        "module.".
     seed : int, default 0
         Of a layer of classes that starts afresh.
 
@@ -124,8 +126,8 @@ def save_weights(
     network : Network or Graph, optional
         Whose weights they are; needed for names that are not ours.
     names : str, default "sparkdl"
-        "sparkdl", "layer/array"; or "torchvision", "timm" or "huggingface": whose names and layouts the file gets, so
-        that these libraries load it.
+        "sparkdl", "layer/array"; or "torchvision", "timm", "huggingface" or "facenet_pytorch": whose names and layouts
+        the file gets, so that these libraries load it.
 
     Raises
     ------
@@ -164,9 +166,10 @@ def _table(network: BaseNetwork, names: str) -> Table:
 
 def _known(network: BaseNetwork, names: str) -> Table | None:
     """The table, if there is one that has a name for all that the network learns."""
-    table, shapes = NAMES[names](network), _shapes(network)
+    table = NAMES[names](network)
     if table is None:
         return None
+    shapes = _shapes(network)
     links = [link for link in table.links if shapes.keys() >= set(link.ours)]  # a layer may lack its bias
     linked = {path for link in links for path in link.ours}
     return replace(table, links=links) if shapes.keys() - constants(network).keys() <= linked else None

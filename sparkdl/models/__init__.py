@@ -11,6 +11,8 @@ from sparkdl.models.characters import char_rnn as char_rnn
 from sparkdl.models.darknet import darknet19 as darknet19
 from sparkdl.models.darknet import tiny_yolo as tiny_yolo
 from sparkdl.models.darknet import yolo2 as yolo2
+from sparkdl.models.faces import inception_resnet_v1 as inception_resnet_v1
+from sparkdl.models.faces import nn4_small2 as nn4_small2
 from sparkdl.models.feature_tokens import ft_transformer as ft_transformer
 from sparkdl.models.forecasting import forecaster as forecaster
 from sparkdl.models.mobile import mobilenet_v2 as mobilenet_v2

@@ -17,10 +17,11 @@ from sparkdl.interchange.weight_files import load_weights
 from sparkdl.layers import Normalization, Rescale
 from sparkdl.network import Network
 
-# Mean and standard deviation of red, green and blue between 0 and 1, as timm calls them.
+# Mean and standard deviation of red, green and blue between 0 and 1; the first two as timm calls them.
 PREPARATIONS = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),  # torchvision's networks, and timm's ResNets
     "inception": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),  # vision transformers of timm and Hugging Face
+    "facenet": ((0.5, 0.5, 0.5), (128 / 255, 128 / 255, 128 / 255)),  # facenet-pytorch: (x - 127.5) / 128
 }
 
 Arguments = ParamSpec("Arguments")
@@ -72,8 +73,9 @@ def pretrainable(build: Callable[Arguments, Built]) -> Ready[Arguments, Built]:
         Training leaves this layer and all before it as they are; "layer3" is the last of "layer3_0", "layer3_1", ...
     preprocess : str or pair of sequences, optional
         Of networks of images: rows are the bytes of pixels, and the network itself divides them by 255, subtracts the
-        means of the channels and divides by their standard deviations: "imagenet", "inception" (0.5 for all), or two
-        sequences of these, between 0 and 1. Its first two layers then are "rescaled" and "normalized".
+        means of the channels and divides by their standard deviations: "imagenet", "inception" (0.5 for all), "facenet"
+        (0.5 and 128 / 255), or two sequences of these, between 0 and 1. Its first two layers then are "rescaled" and
+        "normalized".
 
     Raises
     ------

@@ -16,22 +16,27 @@ from attention_peers import ragged
 
 from sparkdl import Graph, Network, models, training
 from sparkdl.interchange import load_weights, save_weights
+from sparkdl.interchange.torch_names import links, weighted
 from sparkdl.layers import AvgPool, Conv, Dense, Embedding, Flatten, Normalization, Relu, Rescale
 from sparkdl.spark.params.warm_start import weights_of
 from sparkdl.tensor_file import read_tensors, write_tensors
-from sparkdl.weights import named_arrays
+from sparkdl.weights import named_arrays, nested_weights
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
 BOTTLENECKS = models.resnet((64, 64, 3), 5, (1, 2), 8, bottleneck=True, small=False)
 BASIC = models.resnet((32, 32, 3), 5, (1, 2), 8, small=False)
 VIT = models.vit((32, 32, 3), 5, 16, 8, 2, 2)
+FACES = models.inception_resnet_v1((75, 107, 3), 12, blocks=(2, 1, 1), width=1 / 16)
+OF_PERSONS = models.inception_resnet_v1((75, 107, 3), 12, 5, blocks=(2, 1, 1), width=1 / 16)
 BERT = {"vocabulary": 50, "size": 8, "blocks": 2, "heads": 2, "length": 9, "separator": 2}
 READY: dict[str, tuple[str, Network | Graph]] = {
     "resnet, torchvision": ("torchvision", BOTTLENECKS),
     "mobilenet_v2, torchvision": ("torchvision", models.mobilenet_v2((32, 32, 3), 5, width=0.25)),
     "squeezenet, torchvision": ("torchvision", models.squeezenet((32, 32, 3), 5)),
     "vit, torchvision": ("torchvision", VIT),
+    "inception_resnet_v1": ("facenet_pytorch", OF_PERSONS),
+    "inception_resnet_v1 without classes": ("facenet_pytorch", FACES),
     "resnet, timm": ("timm", BASIC),
     "vit, timm": ("timm", VIT),
     "resnet, huggingface": ("huggingface", BOTTLENECKS),
@@ -132,6 +137,22 @@ TOLD = {
         "blocks.1.norm2.weight": (8,),
         "norm.weight": (8,),
         "head.bias": (5,),
+    },
+    "inception_resnet_v1": {
+        "conv2d_1a.conv.weight": (2, 3, 3, 3),
+        "conv2d_4b.bn.running_var": (16,),
+        "repeat_1.1.branch0.conv.weight": (2, 16, 1, 1),
+        "repeat_1.0.branch2.2.bn.bias": (2,),
+        "repeat_1.1.conv2d.weight": (16, 6, 1, 1),
+        "mixed_6a.branch0.conv.weight": (24, 16, 3, 3),
+        "repeat_2.0.branch1.1.conv.weight": (8, 8, 1, 7),
+        "repeat_2.0.branch1.2.conv.weight": (8, 8, 7, 1),
+        "mixed_7a.branch0.1.bn.running_mean": (24,),
+        "repeat_3.0.conv2d.bias": (112,),
+        "block8.branch1.1.conv.weight": (12, 12, 1, 3),
+        "last_linear.weight": (12, 112),
+        "last_bn.weight": (12,),
+        "logits.bias": (5,),
     },
     "bert": {
         "bert.embeddings.word_embeddings.weight": (50, 8),
@@ -250,6 +271,7 @@ def test_published_vision_transformers_of_torchvision_have_older_names(tmp_path:
     ("case", "others"),
     [
         ("bert", ["qa_outputs.weight"]),
+        ("inception_resnet_v1 without classes", ["logits.weight", "logits.bias"]),
         ("gpt2", ["score.weight", "classifier.bias", "multiple_choice_head.summary.weight"]),
         ("vit, huggingface", ["vit.embeddings.mask_token", "decoder.0.weight"]),
     ],
@@ -423,7 +445,7 @@ def test_networks_that_only_look_like_theirs_have_no_table(tmp_path: Path) -> No
         Network([Conv(3, (3, 3), name="conv1"), Flatten(), Dense(2, name="fc"), Dense(2)], input_shape=(5, 5, 1)),
         Network([Dense(2)], input_shape=(4,)),
     ):
-        for names in ("torchvision", "timm", "huggingface"):
+        for names in ("torchvision", "timm", "huggingface", "facenet_pytorch"):
             if network.layers[0].name == "conv1" and names == "torchvision":
                 continue  # one like AlexNet
             with pytest.raises(ValueError, match=f"No table of names='{names}'"):
@@ -457,14 +479,14 @@ def assert_equal_outputs(network: Network | Graph, weights: Any, given: Any, exp
     np.testing.assert_allclose(values, wanted, rtol=0, atol=1e-10 * np.abs(wanted).max())
 
 
-def equal_to(module: Any, network: Network, path: Path, x: Any, given: Any) -> None:
+def equal_to(module: Any, network: Network, path: Path, x: Any, given: Any, names: str = "torchvision") -> None:
     """The network gives what the module gives, by the module's file; and the module takes the file that we write."""
     torch = pytest.importorskip("torch")
     expected = drawn(module)(torch.from_numpy(x))
     write_tensors(path, {name: array.numpy() for name, array in module.state_dict().items()})
-    weights = load_weights(path, network, "torchvision")
+    weights = load_weights(path, network, names)
     assert_equal_outputs(network, weights, given, expected)
-    save_weights(path, jax.tree.map(lambda array: 2 * array, weights), network, "torchvision")
+    save_weights(path, jax.tree.map(lambda array: 2 * array, weights), network, names)
     written = {name: torch.from_numpy(np.array(array)) for name, array in read_tensors(path).arrays.items()}
     doubled = {name: 2 * array for name, array in module.state_dict().items()}
     module.load_state_dict(written)
@@ -602,6 +624,138 @@ def test_squeezenet_is_that_of_torchvision(size: tuple[int, int], tmp_path: Path
     module.add_module("flatten", nn.Flatten())
     x, given = images(*size)
     equal_to(module, models.squeezenet((*size, 3), 5), tmp_path / "a", x, given)
+
+
+@pytest.mark.parametrize("network", [FACES, OF_PERSONS], ids=["vectors", "classes"])
+def test_inception_resnet_is_that_of_facenet_pytorch(network: Network, tmp_path: Path, float64: None) -> None:
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    def unit(inputs: int, outputs: int, size: Any, stride: int = 1, padding: Any = 0) -> Any:
+        module = nn.Sequential()
+        module.add_module("conv", nn.Conv2d(inputs, outputs, size, stride, padding, bias=False))
+        module.add_module("bn", nn.BatchNorm2d(outputs, eps=0.001))
+        module.add_module("relu", nn.ReLU())
+        return module
+
+    class Branches(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, *branches: Any) -> None:
+            super().__init__()
+            for number, branch in enumerate(branches):
+                self.add_module(f"branch{number}", branch)
+            self.count = len(branches)
+
+        def forward(self, x: Any) -> Any:
+            return torch.cat([getattr(self, f"branch{number}")(x) for number in range(self.count)], 1)
+
+    class Block(Branches):
+        """What its branches see, scaled and added."""
+
+        def __init__(self, inputs: int, seen: int, scale: float, rectified: bool, *branches: Any) -> None:
+            super().__init__(*branches)
+            self.conv2d = nn.Conv2d(seen, inputs, 1)
+            self.scale, self.rectified = scale, rectified
+
+        def forward(self, x: Any) -> Any:
+            y = self.conv2d(super().forward(x)) * self.scale + x
+            return torch.relu(y) if self.rectified else y
+
+    def block35() -> Any:
+        second = nn.Sequential(unit(16, 2, 1), unit(2, 2, 3, 1, 1))
+        third = nn.Sequential(unit(16, 2, 1), unit(2, 2, 3, 1, 1), unit(2, 2, 3, 1, 1))
+        return Block(16, 6, 0.17, True, unit(16, 2, 1), second, third)
+
+    def wide(inputs: int, own: int, length: int, scale: float, rectified: bool) -> Any:
+        """Block17 and Block8, whose kernels are rows and columns of such a length."""
+        row, column = unit(own, own, (1, length), 1, (0, length // 2)), unit(own, own, (length, 1), 1, (length // 2, 0))
+        branches = unit(inputs, own, 1), nn.Sequential(unit(inputs, own, 1), row, column)
+        return Block(inputs, 2 * own, scale, rectified, *branches)
+
+    class Faces(nn.Module):  # type: ignore[misc, name-defined]
+        """At a sixteenth of its channels."""
+
+        def __init__(self, classes: int | None) -> None:
+            super().__init__()
+            self.conv2d_1a, self.conv2d_2a, self.conv2d_2b = unit(3, 2, 3, 2), unit(2, 2, 3), unit(2, 4, 3, 1, 1)
+            self.maxpool_3a = nn.MaxPool2d(3, 2)
+            self.conv2d_3b, self.conv2d_4a, self.conv2d_4b = unit(4, 5, 1), unit(5, 12, 3), unit(12, 16, 3, 2)
+            self.repeat_1 = nn.Sequential(block35(), block35())
+            second = nn.Sequential(unit(16, 12, 1), unit(12, 12, 3, 1, 1), unit(12, 16, 3, 2))
+            self.mixed_6a = Branches(unit(16, 24, 3, 2), second, nn.MaxPool2d(3, 2))
+            self.repeat_2 = nn.Sequential(wide(56, 8, 7, 0.1, True))
+            first = nn.Sequential(unit(56, 16, 1), unit(16, 24, 3, 2))
+            second = nn.Sequential(unit(56, 16, 1), unit(16, 16, 3, 2))
+            third = nn.Sequential(unit(56, 16, 1), unit(16, 16, 3, 1, 1), unit(16, 16, 3, 2))
+            self.mixed_7a = Branches(first, second, third, nn.MaxPool2d(3, 2))
+            self.repeat_3 = nn.Sequential(wide(112, 12, 3, 0.2, True))
+            self.block8 = wide(112, 12, 3, 1.0, False)
+            self.last_linear, self.last_bn = nn.Linear(112, 12, bias=False), nn.BatchNorm1d(12, eps=0.001)
+            self.logits = classes and nn.Linear(12, classes)
+
+        def forward(self, x: Any) -> Any:
+            y = self.conv2d_2b(self.conv2d_2a(self.conv2d_1a(x)))
+            y = self.conv2d_4b(self.conv2d_4a(self.conv2d_3b(self.maxpool_3a(y))))
+            y = self.repeat_2(self.mixed_6a(self.repeat_1(y)))
+            y = self.block8(self.repeat_3(self.mixed_7a(y))).mean((2, 3))
+            y = self.last_bn(self.last_linear(y))
+            return self.logits(y) if self.logits else nn.functional.normalize(y)
+
+    x, given = images(75, 107)
+    module = Faces(5 if network is OF_PERSONS else None)
+    equal_to(module, network, tmp_path / "a", x, given, "facenet_pytorch")
+
+
+def test_nn4_small2_is_that_of_openface(float64: None) -> None:
+    """Put together as its nn4.small2.def.lua, whose files none but Torch 7 reads: layers are matched by their order."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    def unit(inputs: int, outputs: int, size: int = 1, stride: int = 1) -> list[Any]:
+        return [nn.Conv2d(inputs, outputs, size, stride, size // 2), nn.BatchNorm2d(outputs), nn.ReLU()]
+
+    class Inception(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self, inputs: int, pool: Any, projected: int, one: int, *sizes: tuple[int, int, int]) -> None:
+            super().__init__()
+            stride = 1 if one else 2
+            branches = [[*unit(inputs, inner), *unit(inner, outer, size, stride)] for size, inner, outer in sizes]
+            branches.append([pool, *(unit(inputs, projected) if projected else [])])
+            branches += [unit(inputs, one)] if one else []
+            self.branches = nn.ModuleList([nn.Sequential(*branch) for branch in branches])
+
+        def forward(self, x: Any) -> Any:
+            found = [branch(x) for branch in self.branches]
+            height, width = found[0].shape[2:]
+            for at, y in enumerate(found):
+                above, left = (height - y.shape[2]) // 2, (width - y.shape[3]) // 2
+                wider = y.new_zeros(*y.shape[:2], height, width)
+                wider[:, :, above : above + y.shape[2], left : left + y.shape[3]] = y
+                found[at] = wider
+            return torch.cat(found, 1)
+
+    largest, norm = nn.MaxPool2d(3, 2), nn.LPPool2d(2, 3, 3)
+    module = nn.Sequential(
+        *unit(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1), nn.LocalResponseNorm(5, 1e-4, 0.75),
+        *unit(64, 64), *unit(64, 192, 3), nn.LocalResponseNorm(5, 1e-4, 0.75), nn.MaxPool2d(3, 2, 1),
+        Inception(192, largest, 32, 64, (3, 96, 128), (5, 16, 32)),
+        Inception(256, norm, 64, 64, (3, 96, 128), (5, 32, 64)),
+        Inception(320, largest, 0, 0, (3, 128, 256), (5, 32, 64)),
+        Inception(640, norm, 128, 256, (3, 96, 192), (5, 32, 64)),
+        Inception(640, largest, 0, 0, (3, 160, 256), (5, 64, 128)),
+        Inception(1024, norm, 96, 256, (3, 96, 384)),
+        Inception(736, largest, 96, 256, (3, 96, 384)),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(736, 128),
+    )  # fmt: skip
+    x, given = images(65, 104)
+    expected = nn.functional.normalize(drawn(module)(torch.from_numpy(x)))
+    network = models.nn4_small2((65, 104, 3))
+    leaves = weighted(network)
+    theirs = [name.removesuffix(".weight") for name in module.state_dict() if name.endswith(".weight")]
+    arrays, shapes = module.state_dict(), dict(named_arrays(network.abstract_weights()))
+    found = {}
+    for leaf, name in zip(leaves, theirs, strict=True):
+        for link in links(leaf, name):
+            found |= link.read(arrays[link.theirs].numpy(), {path: shapes[path].shape for path in link.ours})
+    assert_equal_outputs(network, nested_weights(found), given, expected)
 
 
 def test_plain_networks_are_those_of_torchvision(tmp_path: Path, float64: None) -> None:
