@@ -22,6 +22,7 @@ from sparkdl.layers.attention import FeatureTokens as FeatureTokens
 from sparkdl.layers.attention import FeedForward as FeedForward
 from sparkdl.layers.attention import LearnedPositions as LearnedPositions
 from sparkdl.layers.attention import MultiHeadAttention as MultiHeadAttention
+from sparkdl.layers.attention import RecurrentAttention as RecurrentAttention
 from sparkdl.layers.attention import Segments as Segments
 from sparkdl.layers.attention import SinusoidalPositions as SinusoidalPositions
 from sparkdl.layers.attention import TransformerDecoder as TransformerDecoder

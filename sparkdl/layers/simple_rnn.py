@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from sparkdl.layers.base import Array, Weights
+from sparkdl.layers.base import Array, Layer, Weights
 from sparkdl.layers.products import matmul
 from sparkdl.layers.recurrent import Moment, Recurrent, State, masked
 
@@ -34,16 +34,31 @@ class SimpleRnn(Recurrent):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.activation not in ("tanh", "relu"):
-            raise ValueError(f"activation of SimpleRnn must be 'tanh' or 'relu', received {self.activation!r}.")
+        check_activation(self, self.activation)
 
     def advance(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
         z = z + matmul(masked(state[0], mask), weights["recurrent"])
-        return (jnp.tanh(z) if self.activation == "tanh" else jnp.maximum(z, 0),), None
+        return (activated(z, self.activation),), None
 
     def retreat(
         self, weights: Weights, back: Array, dstate: State, at: Moment, mask: Array | None
     ) -> tuple[State, Any]:
-        slope = 1 - at.y * at.y if self.activation == "tanh" else (at.y > 0).astype(at.y.dtype)
-        dz = dstate[0] * slope
+        dz = dstate[0] * slope_at(at.y, self.activation)
         return (masked(matmul(dz, back), mask),), (dz,)
+
+
+def check_activation(layer: Layer, activation: str) -> None:
+    """ValueError unless it is one of the two whose slopes their values tell."""
+    if activation not in ("tanh", "relu"):
+        kind = type(layer).__name__
+        raise ValueError(f"activation of {kind} must be 'tanh' or 'relu', received {activation!r}.")
+
+
+def activated(z: Array, activation: str) -> Array:
+    """tanh or relu of z."""
+    return jnp.tanh(z) if activation == "tanh" else jnp.maximum(z, 0)
+
+
+def slope_at(y: Array, activation: str) -> Array:
+    """The derivative of `activated` by z, where it gave y."""
+    return 1 - y * y if activation == "tanh" else (y > 0).astype(y.dtype)

@@ -26,6 +26,7 @@ from sparkdl.layers import (
     Lstm,
     MultiHeadAttention,
     Multiply,
+    RecurrentAttention,
     RepeatStep,
     ReverseSteps,
     SeparableConv,
@@ -54,6 +55,13 @@ RECURRENT = [
     Row(Gru(2, backwards=True), (None, 3)),
     Row(Gru(2, reset_after=False, recurrent_dropout=0.4), (3, 2), refused=(2, 3, 2)),
     Row(Gru(3, backwards=True, bias=False, dropout=0.3, recurrent_dropout=0.4, constraint="unit_norm"), (2, 3)),
+]
+
+RECURRENT_ATTENTION = [
+    Row(RecurrentAttention(4, 2), (None, 3), refused=(None,)),
+    Row(RecurrentAttention(3, 2, 2, bias=False, l1=0.1, constraint="unit_norm"), (3, 2), refused=(3, 2, 2)),
+    Row(RecurrentAttention(2, activation="relu"), (4, 3), refused=()),
+    Row(RecurrentAttention(3, project=False), (None, 3), refused=(None, 2)),
 ]
 
 BOTH_WAYS = [
