@@ -48,6 +48,7 @@ APART = {
     "MultiHeadAttention",  # of fewer heads of keys, and that are turned
     "PrimaryCapsules",
     "Prototypes",
+    "RecurrentAttention",
     "RepeatStep",
     "Squash",
     "Standardize",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +65,28 @@ class Nodes:
         name = self._unused(f"{self.place.path}/{kind}")
         read = [given if isinstance(given, str) else self.constant(given) for given in inputs]
         self.nodes.append(self._helper.make_node(kind, read, [name], name=name, **attributes))
+        return name
+
+    def scan(self, step: Callable[[str, str], tuple[str, str]], start: str, rows: str) -> str:
+        """What `step` puts out at every step of rows (batch, steps, ...), in an array of such.
+
+        Parameters
+        ----------
+        step : callable
+            Of the names of (state, row), it writes nodes and gives those of (next state, output); all are of float32,
+            (batch, ...). It may read any tensor made before.
+        start : str
+            The state before the first step.
+        """
+        name, around = self._unused(f"{self.place.path}/Scan"), self.nodes
+        self.nodes, given = [], (f"{name}/state", f"{name}/row")
+        made = step(*given)
+        kind = self._helper.np_dtype_to_tensor_dtype(np.dtype("float32"))
+        ends = [[self._helper.make_tensor_value_info(end, kind, None) for end in side] for side in (given, made)]
+        body, self.nodes = self._helper.make_graph(self.nodes, f"{name}/body", *ends), around
+        along: dict[str, Any] = {"num_scan_inputs": 1, "scan_input_axes": [1], "scan_output_axes": [1]}
+        out = [f"{name}/last", name]
+        self.nodes.append(self._helper.make_node("Scan", [start, rows], out, name=name, body=body, **along))
         return name
 
     def constant(self, value: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from sparkdl.interchange.onnx_out.value import Value
 from sparkdl.interchange.onnx_out.write_dense import product
 from sparkdl.interchange.onnx_out.writing import Writer, Writing
-from sparkdl.layers import ClassToken, LearnedPositions, MultiHeadAttention, SinusoidalPositions
+from sparkdl.layers import ClassToken, LearnedPositions, MultiHeadAttention, RecurrentAttention, SinusoidalPositions
 from sparkdl.layers.base import Layer, Weights
 
 UNSEEN = np.float32(-1e30)  # a score whose share is 0, but no NaN where there are no others
@@ -110,6 +110,38 @@ def _only_answered(out: Writing, y: Value, asking: Value, asked: Value) -> Value
     return replace(y, name=out.op("Where", some, y.name, np.float32(0)))
 
 
+def _recurrent_attention(out: Writing, layer: RecurrentAttention, weights: Weights, x: Value) -> Value:
+    """A loop over the steps, which hands on what the next one reads of the row: nothing at first."""
+    x = out.cleared(x)
+    size = layer.head_size or layer.units // layer.heads
+
+    def projected(name: str, rows: str) -> str:
+        if not layer.project:
+            return rows
+        kernel = np.asarray(weights[name])
+        return out.op("MatMul", rows, out.weight(name, kernel.reshape(len(kernel), -1)))
+
+    keys, values = (out.reshape(projected(name, x.name), 0, 0, layer.heads, size) for name in ("key", "value"))
+    keys = out.op("Mul", out.op("Transpose", keys, perm=[0, 2, 3, 1]), np.float32(1 / math.sqrt(size)))
+    values = out.op("Transpose", values, perm=[0, 2, 1, 3])
+    seen = out.unsqueeze(out.valid(x), 1, 2) if x.lengths else ""
+
+    def step(state: str, z: str) -> tuple[str, str]:
+        y = out.op(layer.activation.capitalize(), out.op("Add", z, state))
+        scores = out.op("MatMul", out.reshape(projected("query", y), 0, layer.heads, 1, size), keys)
+        scores = out.op("Where", seen, scores, UNSEEN) if seen else scores
+        taken = out.op("MatMul", out.op("Softmax", scores, axis=-1), values)
+        taken = out.reshape(taken, 0, layer.heads * size)
+        if layer.project:
+            output = np.reshape(weights["output"], (-1, layer.units))
+            taken = out.op("MatMul", taken, out.weight("output", output))
+        return out.op("MatMul", taken, out.weight("recurrent", weights["recurrent"])), y
+
+    start = out.op("Expand", np.float32(0), _sizes(out, x, layer.units))
+    y = out.scan(step, start, product(out, x.name, weights))
+    return out.cleared(Value(y, (x.shape[0], layer.units), x.lengths))
+
+
 def _learned_positions(out: Writing, layer: LearnedPositions, weights: Weights, x: Value) -> Value:
     """Steps beyond the table get NaN."""
     table = np.asarray(weights["table"], "float32")
@@ -133,13 +165,18 @@ def _added(out: Writing, x: Value, vectors: str) -> Value:
 
 
 def _class_token(out: Writing, layer: ClassToken, weights: Weights, x: Value) -> str:
-    rows = out.cut(out.op("Shape", x.name), [0], [1], [0])
-    sizes = out.op("Concat", rows, np.array([1, x.shape[1]], "int64"), axis=0)
-    return out.op("Concat", out.op("Expand", out.weight("token", weights["token"]), sizes), x.name, axis=1)
+    tokens = out.op("Expand", out.weight("token", weights["token"]), _sizes(out, x, 1, x.shape[1]))
+    return out.op("Concat", tokens, x.name, axis=1)
+
+
+def _sizes(out: Writing, x: Value, *sizes: int) -> str:
+    """The shape of a tensor that has so many numbers for each row."""
+    return out.op("Concat", out.cut(out.op("Shape", x.name), [0], [1], [0]), np.array(sizes, "int64"), axis=0)
 
 
 WRITERS: dict[type[Layer], Writer] = {
     MultiHeadAttention: Writer(_attention),
+    RecurrentAttention: Writer(_recurrent_attention),
     LearnedPositions: Writer(_learned_positions),
     SinusoidalPositions: Writer(_sinusoidal_positions),
     ClassToken: Writer(_class_token),
