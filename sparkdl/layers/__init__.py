@@ -21,6 +21,7 @@ from sparkdl.layers.attention import ConcatenateSteps as ConcatenateSteps
 from sparkdl.layers.attention import FeatureTokens as FeatureTokens
 from sparkdl.layers.attention import FeedForward as FeedForward
 from sparkdl.layers.attention import LearnedPositions as LearnedPositions
+from sparkdl.layers.attention import LearnedSelfAttention as LearnedSelfAttention
 from sparkdl.layers.attention import MultiHeadAttention as MultiHeadAttention
 from sparkdl.layers.attention import RecurrentAttention as RecurrentAttention
 from sparkdl.layers.attention import Segments as Segments

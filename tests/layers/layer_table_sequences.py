@@ -23,6 +23,7 @@ from sparkdl.layers import (
     Gru,
     LastStep,
     LearnedPositions,
+    LearnedSelfAttention,
     Lstm,
     MultiHeadAttention,
     Multiply,
@@ -115,6 +116,14 @@ ATTENTION = [
     Row(MultiHeadAttention(2, 3, dropout=0.3), ((None, 2), (None, 3)), refused=((4, 2), (3,))),
     Row(MultiHeadAttention(2, 2, 1, bias=False, l1=0.1, constraint="unit_norm"), ((3, 2), (5, 3)), refused=(4,)),
     Row(MultiHeadAttention(1, rotary=10.0), (None, 2), refused=(3, 3)),
+]
+
+LEARNED_QUERIES = [
+    Row(LearnedSelfAttention(3, heads=2), (None, 4), refused=(None, 3)),
+    Row(LearnedSelfAttention(2, 3, 2, 2, bias=False, l1=0.1, constraint="unit_norm"), (4, 2), refused=(4, 2, 2)),
+    Row(LearnedSelfAttention(2, 4, 2, dropout=0.3), (None, 3), refused=(None,)),
+    Row(LearnedSelfAttention(3, project=False, dropout=0.3, l2=0.1), (None, 2), refused=(2,)),
+    Row(LearnedSelfAttention(1, 3, project=False), (4, 3), refused=(4, 2)),
 ]
 
 POSITIONS = [

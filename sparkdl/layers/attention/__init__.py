@@ -1,6 +1,7 @@
 """Attention: what steps of rows take of one another, the positions that this needs, and blocks of it."""
 
 from sparkdl.layers.attention.feed_forward import FeedForward as FeedForward
+from sparkdl.layers.attention.learned_queries import LearnedSelfAttention as LearnedSelfAttention
 from sparkdl.layers.attention.multi_head import MultiHeadAttention as MultiHeadAttention
 from sparkdl.layers.attention.positional import LearnedPositions as LearnedPositions
 from sparkdl.layers.attention.positional import SinusoidalPositions as SinusoidalPositions

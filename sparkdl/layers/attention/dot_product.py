@@ -32,6 +32,8 @@ class Attention:
 
     queries  (batch, heads, group, steps, size)      keys, values  (batch, heads, others, size)
 
+    Queries of a single row are asked of every row, and dqueries is then the sum over the rows.
+
     Attributes
     ----------
     lengths : Array (batch,) or None
@@ -53,7 +55,10 @@ class Attention:
     starts: Array | None = None
 
     def forward(self, queries: Array, keys: Array, values: Array) -> tuple[Array, Any]:
-        """(what each query takes, of the shape of the queries; what `backward` needs). 0 where a query sees no key."""
+        """(what each query takes, (batch, heads, group, steps, size); what `backward` needs).
+
+        0 where a query sees no key.
+        """
         steps = jnp.arange(queries.shape[3], dtype=INTEGERS)
         if (blocks := self._blocks(queries, keys)) == 1:
             shares = self._softmax(queries, keys, steps)[0]
@@ -122,7 +127,7 @@ class Attention:
         """What is not dropped, of the shape of the scores; None if nothing is."""
         if self.key is None or not self.rate:
             return None
-        shape, key, rate = (*queries.shape[:3], keys.shape[2]), self.key, self.rate
+        shape, key, rate = (len(keys), *queries.shape[1:3], keys.shape[2]), self.key, self.rate
 
         def drawn(step: Array) -> Array:
             return jax.random.bernoulli(jax.random.fold_in(key, step), 1 - rate, shape)
@@ -145,6 +150,8 @@ class Attention:
         dshares = self._thinned(_product("bhgtd,bhsd->bhgts", dtaken, values), stays)
         dscores = (shares * (dshares - mean) * (1 / math.sqrt(queries.shape[-1]))).astype(dtype)
         dqueries = _product("bhgts,bhsd->bhgtd", dscores, keys)
+        if len(queries) < len(keys):
+            dqueries = dqueries.sum(axis=0, keepdims=True)
         dkeys = _product("bhgts,bhgtd->bhsd", dscores, queries)
         return dqueries.astype(dtype), dkeys.astype(dtype), dvalues.astype(dtype)
 

@@ -238,7 +238,7 @@ class MultiHeadAttention(KernelLayer):
         return self._back(weights, x, dy, kept, context.key, wants_delta, self.trainable)
 
     def _run(self, weights: Weights, x: Any, key: Array | None) -> tuple[Any, Any]:
-        """(y, what the way back needs)."""
+        """(y, what the way back needs); a single row that asks others asks them all."""
         asking, asked = two_of(x)
         queries, keys, values = self._projected(weights, asking, asked)
         taken, kept = self._attention(asked, key).forward(queries, keys, values)
@@ -261,7 +261,7 @@ class MultiHeadAttention(KernelLayer):
         y = matmul(flat_heads(taken), kernel.reshape(-1, kernel.shape[2]))
         if self.bias:
             y = y + weights["output"]["bias"][None]
-        return only_answered(y.reshape(values_of(asking).shape), asking, asked)
+        return only_answered(y.reshape(len(taken), taken.shape[3], kernel.shape[2]), asking, asked)
 
     def _back(
         self,
