@@ -44,6 +44,7 @@ APART = {
     "Capsules",
     "DotInteractions",
     "EachStep",
+    "LearnedSelfAttention",
     "LocallyConnected",
     "MultiHeadAttention",  # of fewer heads of keys, and that are turned
     "PrimaryCapsules",

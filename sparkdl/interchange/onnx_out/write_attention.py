@@ -11,7 +11,14 @@ import numpy as np
 from sparkdl.interchange.onnx_out.value import Value
 from sparkdl.interchange.onnx_out.write_dense import product
 from sparkdl.interchange.onnx_out.writing import Writer, Writing
-from sparkdl.layers import ClassToken, LearnedPositions, MultiHeadAttention, RecurrentAttention, SinusoidalPositions
+from sparkdl.layers import (
+    ClassToken,
+    LearnedPositions,
+    LearnedSelfAttention,
+    MultiHeadAttention,
+    RecurrentAttention,
+    SinusoidalPositions,
+)
 from sparkdl.layers.base import Layer, Weights
 
 UNSEEN = np.float32(-1e30)  # a score whose share is 0, but no NaN where there are no others
@@ -30,13 +37,8 @@ def _attention(
     if group > 1:  # queries of neighbouring heads read the same keys
         queries = out.reshape(queries, 0, few, group, -1, size)
         keys, values = (out.unsqueeze(array, 2) for array in (keys, values))
-    turned = [*range(3 + (group > 1)), 3 + (group > 1)]
-    turned[-1], turned[-2] = turned[-2], turned[-1]
-    scores = out.op("MatMul", queries, out.op("Transpose", keys, perm=turned))
-    scores = out.op("Mul", scores, np.float32(1 / math.sqrt(size)))
-    if seen := _seen(out, layer, asked, len(turned)):
-        scores = out.op("Where", seen, scores, UNSEEN)
-    taken = out.op("MatMul", out.op("Softmax", scores, axis=-1), values)
+    rank = 4 + (group > 1)
+    taken = _taken(out, queries, keys, values, size, rank, _seen(out, layer, asked, rank))
     if group > 1:
         taken = out.reshape(taken, 0, layer.heads, -1, size)
     rows = out.reshape(out.op("Transpose", taken, perm=[0, 2, 1, 3]), 0, 0, layer.heads * size)
@@ -44,6 +46,15 @@ def _attention(
     flat = {**weights["output"], "kernel": kernel.reshape(-1, kernel.shape[-1])}
     y = out.cleared(replace(asking, name=product(out, rows, flat, "output/"), cleared=False))
     return _only_answered(out, y, asking, asked)
+
+
+def _taken(out: Writing, queries: str, keys: str, values: str, size: int, rank: int, seen: str) -> str:
+    """What queries take of values; all three are (..., steps, size), of that rank."""
+    scores = out.op("MatMul", queries, out.op("Transpose", keys, perm=[*range(rank - 2), rank - 1, rank - 2]))
+    scores = out.op("Mul", scores, np.float32(1 / math.sqrt(size)))
+    if seen:
+        scores = out.op("Where", seen, scores, UNSEEN)
+    return out.op("MatMul", out.op("Softmax", scores, axis=-1), values)
 
 
 def _heads(out: Writing, layer: MultiHeadAttention, weights: Weights, name: str, x: Value) -> str:
@@ -108,6 +119,18 @@ def _only_answered(out: Writing, y: Value, asking: Value, asked: Value) -> Value
         return y
     some = out.unsqueeze(out.op("Less", np.int64(0), asked.lengths), 1, 2)
     return replace(y, name=out.op("Where", some, y.name, np.float32(0)))
+
+
+def _learned_self_attention(out: Writing, layer: LearnedSelfAttention, weights: Weights, x: Value) -> Value:
+    """Attention of steps of a single row, the queries, to each row of x."""
+    queries = np.asarray(weights["queries"])[None]
+    asking = Value(out.weight("queries", queries), queries.shape[1:])
+    if layer.project:
+        return _attention(out, layer._asking, weights, asking, x)
+    x = out.cleared(x)
+    seen = out.unsqueeze(out.valid(x), 1) if x.lengths else ""
+    y = _taken(out, asking.name, x.name, x.name, queries.shape[2], 3, seen)
+    return _only_answered(out, replace(asking, name=y), asking, x)
 
 
 def _recurrent_attention(out: Writing, layer: RecurrentAttention, weights: Weights, x: Value) -> Value:
@@ -176,6 +199,7 @@ def _sizes(out: Writing, x: Value, *sizes: int) -> str:
 
 WRITERS: dict[type[Layer], Writer] = {
     MultiHeadAttention: Writer(_attention),
+    LearnedSelfAttention: Writer(_learned_self_attention),
     RecurrentAttention: Writer(_recurrent_attention),
     LearnedPositions: Writer(_learned_positions),
     SinusoidalPositions: Writer(_sinusoidal_positions),
