@@ -9,7 +9,7 @@ NOTEBOOKS := $(LONGEST) $(filter-out $(LONGEST),$(wildcard notebooks/*.ipynb))
 BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart pretrained test test-all test-slow test-cluster test-matrix test-matrix-quick test-peers lint notebooks docs benchmarks clean
+.PHONY: help quickstart pretrained test test-all test-slow test-cluster test-benchmarks test-matrix test-matrix-quick test-peers lint notebooks docs benchmarks clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' Makefile
@@ -23,16 +23,19 @@ pretrained: $(VENV)/installed-plot  ## train a ResNet-18 on CIFAR-10 for others 
 test: $(VENV)/installed-test  ## run the tests that take a few minutes
 	$(RUN) -m pytest --numprocesses 3 -m "not slow"
 
-test-all: test test-slow test-cluster notebooks test-matrix-quick test-peers  ## run every test and notebook, and some tests with the oldest pyspark
+test-all: test test-slow test-cluster notebooks test-benchmarks test-matrix-quick test-peers  ## run every test and notebook, and some tests with the oldest pyspark
 
 test-matrix-quick:  ## run some tests of Spark with the oldest pyspark
 	.ci/test_matrix --quick 3.5
 
-test-slow: $(VENV)/spark.jsa  ## run what test leaves out: faults, mutations, benchmarks
-	$(RUN) -m pytest --numprocesses 3 -m slow --ignore tests/cluster
+test-slow: $(VENV)/spark.jsa  ## run what test leaves out: faults, mutations, real processes
+	$(RUN) -m pytest --numprocesses 3 -m slow --ignore tests/cluster --ignore tests/benchmarks
 
 test-cluster: $(VENV)/spark.jsa  ## run the tests on several hosts, made of network namespaces
 	$(RUN) -m pytest --numprocesses 3 tests/cluster
+
+test-benchmarks: $(VENV)/spark.jsa  ## run the tests of benchmarks
+	$(RUN) -m pytest --numprocesses 3 -m slow tests/benchmarks
 
 test-peers: $(VENV)/installed-benchmarks $(VENV)/installed-test  ## run the tests that compare with PyTorch, TensorFlow and transformers
 	$(RUN) -m pytest --numprocesses 3 -m peers

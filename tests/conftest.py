@@ -58,8 +58,8 @@ ALONE = (
 )
 
 
-# What `make test` leaves to `make test-slow` and `make test-cluster`: faults, several hosts, mutations, real processes,
-# what waits or trains long.
+# What `make test` leaves to `make test-slow`, `make test-cluster` and `make test-benchmarks`: faults, several hosts,
+# mutations, real processes, what waits or trains long.
 SLOW = (
     "tests/benchmarks/",
     "tests/cluster/",
