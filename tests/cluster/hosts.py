@@ -46,10 +46,15 @@ class Host:
 
     def over_ipv6(self) -> Host:
         """The same host, as the others reach it by IPv6, with another folder."""
-        other = copy.copy(self)
+        other = self.within(self.folder / "ipv6")
         other.address = f"[{NETWORK_6}::{10 + self.number}]"
-        other.folder = self.folder / "ipv6"
-        other.folder.mkdir()
+        return other
+
+    def within(self, root: Path) -> Host:
+        """The same host with another folder, in this one."""
+        other = copy.copy(self)
+        other.folder = root / self.name
+        other.folder.mkdir(parents=True)
         return other
 
     def start(

@@ -53,7 +53,7 @@ def environment(host: Host, user: int | None = None, **more: str) -> dict[str, s
         "SPARK_PREFER_IPV6": ipv6,
     }
     for name, folder in (("SPARK_LOCAL_DIRS", LOCAL), ("SPARK_WORKER_DIR", "work"), ("TMPDIR", "tmp")):
-        own[name] = str(host.folder / (folder if user is None else f"{folder}-{user}"))
+        own[name] = str(host.folder / folder)
         os.makedirs(own[name], exist_ok=True)
         if user is not None:
             os.chown(own[name], user, user)
@@ -124,7 +124,7 @@ class Standalone:
         host.start(command, self.environment(host), self._log(host, log), user=self._user)
 
     def _log(self, host: Host, name: str) -> Path:
-        return host.folder / f"{name}{'' if self._user is None else f'-{self._user}'}.log"
+        return host.folder / f"{name}.log"
 
     def _await(self, host: Host, log: str, words: str) -> None:
         path = self._log(host, log)

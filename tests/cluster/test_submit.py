@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 import pytest
 from hosts import Host
@@ -68,44 +68,44 @@ def _version(name: str) -> str:
     return version(name)
 
 
-def let_in(folder: Path) -> None:
-    """Let everybody reach what is in a folder."""
-    for each in (folder, *folder.parents):
-        mode = each.stat().st_mode
-        if not mode & stat.S_IXOTH:
-            each.chmod(mode | stat.S_IROTH | stat.S_IXOTH)
+@pytest.fixture(scope="module")
+def everybodys() -> Iterator[Path]:
+    """A folder that everybody can reach: those of pytest are closed to others whenever one starts."""
+    with TemporaryDirectory(prefix="sparkdl-", ignore_cleanup_errors=True) as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")
-def bare(hosts: list[Host], tmp_path_factory: pytest.TempPathFactory) -> Any:
+def bare(hosts: list[Host], everybodys: Path) -> Iterator[Standalone]:
     """A cluster whose processes are nobody's, on two of the hosts, with a system's Python that lacks the package."""
-    let_in(hosts[0].folder)
-    with Standalone(hosts[:3], user=NOBODY) as made:
+    with Standalone([host.within(everybodys) for host in hosts[:3]], user=NOBODY) as made:
         yield made
 
 
 def test_a_submitted_program_trains_on_hosts_that_lack_the_package(
-    bare: Standalone, packed: Path, tmp_path: Path
+    bare: Standalone, packed: Path, everybodys: Path
 ) -> None:
     here = bare.driver_host
-    let_in(tmp_path)
-    tmp_path.chmod(0o777)
-    script = tmp_path / "submitted.py"
+    folder = everybodys / "submitted"
+    folder.mkdir()
+    os.chown(folder, NOBODY, NOBODY)
+    script = folder / "submitted.py"
     shutil.copy(Path(__file__).with_name("submitted.py"), script)
-    shutil.copy(packed, tmp_path / "environment.tar.gz")
-    subprocess.run(["mkdir", str(tmp_path / "unpacked")], check=True)
-    subprocess.run(["tar", "--extract", "--file", str(packed), "--directory", str(tmp_path / "unpacked")], check=True)
-    told = tmp_path / "told.json"
+    shutil.copy(packed, folder / "environment.tar.gz")
+    subprocess.run(["mkdir", str(folder / "unpacked")], check=True)
+    subprocess.run(["tar", "--extract", "--file", str(packed), "--directory", str(folder / "unpacked")], check=True)
+    told = folder / "told.json"
     settings = {name: value for name, value in SETTINGS.items() if not name.startswith("spark.executorEnv")} | {
         "spark.driver.host": here.address,
         "spark.driver.bindAddress": here.address,
-        "spark.archives": f"{tmp_path / 'environment.tar.gz'}#environment",
+        "spark.archives": f"{folder / 'environment.tar.gz'}#environment",
         "spark.pyspark.python": "./environment/bin/python",
-        "spark.pyspark.driver.python": str(tmp_path / "unpacked" / "bin" / "python"),
+        "spark.pyspark.driver.python": str(folder / "unpacked" / "bin" / "python"),
         "spark.sparkdl.ports": "43000-43020",
     }
     options = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-    log = tmp_path / "submit.log"
+    log = folder / "submit.log"
     process = here.start(
         [str(SPARK / "bin" / "spark-submit"), "--master", bare.master, *options, str(script), str(told)],
         bare.environment(here),
@@ -116,7 +116,7 @@ def test_a_submitted_program_trains_on_hosts_that_lack_the_package(
     assert process.wait(SUBMIT_SECONDS) == 0, log.read_text()[-5000:]
     found = json.loads(told.read_text())
     assert found["user"] == NOBODY
-    assert found["package"].startswith(str(tmp_path / "unpacked"))
+    assert found["package"].startswith(str(folder / "unpacked"))
     assert {each["user"] for each in found["there"]} == {NOBODY}
     assert all("/environment/" in each["package"] for each in found["there"])
     assert len(set(found["hosts"])) == 2
