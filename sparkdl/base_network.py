@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 WIDEST = 72  # characters of a layer, and of what it reads, in a summary
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _initialized(network: BaseNetwork, input_shape: Any, key: Array) -> Weights:
+    """`init`, which JAX traces once for each network, however often its shapes are asked for."""
+    return network.init(key, input_shape)
 
 
 @dataclass(frozen=True)
@@ -188,7 +195,7 @@ class BaseNetwork(Generating):
 
     def abstract_weights(self, input_shape: Any = None) -> Weights:
         """Shapes and dtypes in the structure of `init`, without computing anything."""
-        return jax.eval_shape(lambda key: self.init(key, input_shape), jax.ShapeDtypeStruct((2,), "uint32"))
+        return jax.eval_shape(_initialized, self, self.row_shape(input_shape), jax.ShapeDtypeStruct((2,), "uint32"))
 
     def to_mermaid(self, nested: bool = False) -> str:
         """A drawing of layers and shapes as text of Mermaid, which notebooks and code hosts show as a picture.

@@ -161,8 +161,8 @@ def vision(network: BaseNetwork, block: dict[str, str], names: dict[str, str]) -
 def weighted(network: BaseNetwork) -> list[Leaf]:
     """The layers that have weights, in the order of computation, from the first convolution on."""
     paths = [path for path, _ in named_arrays(network.abstract_weights())]
-    leaves = _from_first_convolution(network)
-    return [leaf for leaf in leaves if any(path.startswith(f"{leaf.path}/") for path in paths)]
+    holders = {path[:end] for path in paths for end, sign in enumerate(path) if sign == "/"}
+    return [leaf for leaf in _from_first_convolution(network) if leaf.path in holders]
 
 
 def _from_first_convolution(network: BaseNetwork) -> list[Leaf]:
