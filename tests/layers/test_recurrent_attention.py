@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from row_slopes import slopes_by_row
 
 from sparkdl import Network, training
 from sparkdl.layers import Context, Dense, LastStep, Layer, Ragged, RecurrentAttention
@@ -92,17 +93,10 @@ def test_its_slopes_are_those_of_the_loop(
         y, kept = layer.train_forward(weights, x, context)
         return layer.train_backward(weights, x, y, dy, kept, context, True)
 
-    @jax.jit
-    def expected(weights: Any) -> Any:
-        total, dx = jax.tree.map(jnp.zeros_like, weights), jnp.zeros(X.shape)
-        for row, length in enumerate(LENGTHS):
-            if length:
-                slopes = jax.vjp(lambda *at: loop(layer, *at, jnp), weights, jnp.asarray(X[row, :length]))[1]
-                own, below = slopes(dy[row, :length])
-                total, dx = jax.tree.map(jnp.add, total, own), dx.at[row, :length].set(below)
-        return dx, total
-
-    slopes = found(weights, ragged(np.nan)), expected(weights)
+    rows = [X[row, :length] for row, length in enumerate(LENGTHS)]
+    of_rows = [own[:length] for own, length in zip(dy, LENGTHS, strict=True)]
+    expected = slopes_by_row(lambda *at: loop(layer, *at, jnp), weights, rows, of_rows, STEPS)
+    slopes = found(weights, ragged(np.nan)), expected
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-11), *slopes)
 
 
