@@ -98,10 +98,16 @@ class BaseNetwork(Generating):
 
     @property
     def step_outputs(self) -> dict[str, str]:
-        """By output that has a prediction for each step of rows of any length, the input whose rows are as long."""
+        """By output that has a prediction for each step of rows of any length, the input whose rows are as long.
+
+        "" stands for none: a layer such as `Masking` has left steps out.
+        """
         shapes, lengths_of = self.shapes_and_lengths(self.row_shape())
-        inputs, named = list(self.input_shapes), zip(self.output_names, self.exits, strict=True)
-        return {name: inputs[lengths_of[at]] for name, at in named if is_ragged(shapes[at])}
+        found, inputs = {}, list(self.input_shapes)
+        for name, at in zip(self.output_names, self.exits, strict=True):
+            if is_ragged(shapes[at]):
+                found[name] = inputs[lengths_of[at]] if lengths_of[at] < len(inputs) else ""
+        return found
 
     def path_shapes(self, paths: Collection[str]) -> dict[str, Any]:
         """Shape of a row of what each of the layers of these `paths` puts out; None first of rows of any length."""

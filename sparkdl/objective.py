@@ -182,10 +182,17 @@ class Objective:
             for name, column in columns.items()
         }
 
-    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """ValueError when outputs of these shapes of rows cannot be trained; see `Loss.check`."""
+    def check(self, network: BaseNetwork) -> None:
+        """ValueError when the outputs of a network have no labels that it could learn from; see `Loss.check`."""
+        shapes, follows = network.output_shapes, network.step_outputs
         for name, loss in self.losses.items():
             try:
+                if follows.get(name) == "":
+                    raise ValueError(
+                        "Labels for each step need rows as long as those of an input, but the network leaves steps "
+                        "out; end it in one vector of a row, by LastStep, TimeMean or TimeMax, or take rows of any "
+                        "length without padding in place of Masking or MaskedEmbedding."
+                    )
                 if is_ragged(shapes[name]) and loss.whole_batch:
                     raise ValueError(
                         f"{type(loss).__name__} compares the rows of a batch, but the network gives {shapes[name]}, a "

@@ -81,6 +81,8 @@ from sparkdl.layers.log_probabilities import LogSigmoid as LogSigmoid
 from sparkdl.layers.log_probabilities import LogSoftmax as LogSoftmax
 from sparkdl.layers.lstm import GravesLstm as GravesLstm
 from sparkdl.layers.lstm import Lstm as Lstm
+from sparkdl.layers.masking import MaskedEmbedding as MaskedEmbedding
+from sparkdl.layers.masking import Masking as Masking
 from sparkdl.layers.merge import Add as Add
 from sparkdl.layers.merge import Average as Average
 from sparkdl.layers.merge import Concatenate as Concatenate

@@ -142,6 +142,11 @@ class Layer(Spec):
         return False
 
     @property
+    def gives_lengths(self) -> bool:
+        """Whether y is `Ragged` with lengths of its own, which are none of those that x has."""
+        return False
+
+    @property
     def step_limit(self) -> int | None:
         """Of a layer over rows of any length: how many steps they may have at most; None if any number."""
         return None

@@ -157,6 +157,10 @@ class Composite(Layer):
     def gives_integers(self) -> bool:
         return any(self.children[index - self.entries].layer.gives_integers for index in self.exits)
 
+    @property
+    def gives_lengths(self) -> bool:
+        return any(child.layer.gives_lengths for child in self.children)
+
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The children's names, in order."""
@@ -181,19 +185,23 @@ class Composite(Layer):
         return self.shapes_and_lengths(input_shape)[0]
 
     def shapes_and_lengths(self, input_shape: Any) -> tuple[list[Any], list[int]]:
-        """`shapes`, and for every one of them which of x's arrays has rows as long, where these are of any length."""
+        """`shapes`, and for every one of them the first value whose rows are as long, where these are of any length.
+
+        Values are counted as `Child.sources` are: of x's arrays, unless a child gives lengths of its own.
+        """
         shapes = self._entered(input_shape)
-        lengths_of = list(range(len(shapes)))  # for every value the input whose rows are as long
+        lengths_of = list(range(len(shapes)))
         for index, child in enumerate(self.children):
             subject, read = self._subject(index), read_by(child, shapes)
             ragged = [source for source in child.sources if is_ragged(shapes[source])]
-            lengths_of.append(lengths_of[(ragged or child.sources)[0]])
+            own = child.layer.gives_lengths
+            lengths_of.append(len(lengths_of) if own else lengths_of[(ragged or child.sources)[0]])
             try:
                 several = len({lengths_of[source] for source in ragged}) > 1
                 if several and not child.layer.takes_several_lengths:
                     raise ValueError(
                         f"{type(child.layer).__name__} expects rows of the same lengths, received those of several "
-                        f"inputs, {read}; put LastStep, TimeMean or TimeMax behind each."
+                        f"inputs or maskings, {read}; put LastStep, TimeMean or TimeMax behind each."
                     )
                 shapes.append(steps.output_shape(child.layer, read))
                 self._check_shared(child, shapes)

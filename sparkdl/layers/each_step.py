@@ -9,6 +9,7 @@ from typing import Any
 from sparkdl.layers import steps
 from sparkdl.layers.base import Array, Context, Layer, Weights, jitted
 from sparkdl.layers.chain import Chain
+from sparkdl.layers.ragged import is_ragged, values_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,16 @@ class EachStep(Chain):
 
     def output_shape(self, input_shape: Any) -> Any:
         after = super().output_shape(input_shape)
+        if is_ragged(after):
+            raise ValueError(
+                "EachStep expects layers that make one array of each step, but some of the steps within it are left "
+                "out at their end; put LastStep, TimeMean or TimeMax behind them."
+            )
         return input_shape[0], *after
+
+    @property
+    def gives_lengths(self) -> bool:
+        return False
 
     def multiply_adds(self, input_shape: Any) -> int:
         return (input_shape[0] or 1) * super().multiply_adds(input_shape)
@@ -65,7 +75,7 @@ class EachStep(Chain):
 
     def activations(self, weights: Weights, x: Any, paths: Collection[str]) -> tuple[Any, dict[str, Array]]:
         y, found = super().activations(weights, steps.steps_of(x), paths)
-        return steps.rejoined(y, x), {path: steps.rejoined(value, x) for path, value in found.items()}
+        return steps.rejoined(y, x), {path: steps.rejoined(values_of(value), x) for path, value in found.items()}
 
     def train_forward(self, weights: Weights, x: Any, context: Context) -> tuple[Any, tuple[Any, Any]]:
         y, kept = super().train_forward(weights, steps.steps_of(x), steps.of_steps(context, x))
@@ -73,7 +83,7 @@ class EachStep(Chain):
 
     def train_outputs(self, kept: tuple[Any, Any]) -> Iterator[tuple[str, Any]]:
         for path, y in super().train_outputs(kept[1]):
-            yield path, steps.rejoined(y, kept[0])
+            yield path, steps.rejoined(values_of(y), kept[0])
 
     def new_statistics(self, weights: Weights, kept: tuple[Any, Any]) -> Weights:
         return super().new_statistics(weights, kept[1])

@@ -18,7 +18,7 @@ from sparkdl.initializers import Initializer, TruncatedNormal
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.factored import MOST_ROWS, TableRows, rows_at
 from sparkdl.layers.merge import Merge
-from sparkdl.layers.ragged import values_of, with_values
+from sparkdl.layers.ragged import Ragged, values_of, with_values
 from sparkdl.specs import check_integers, check_range
 from sparkdl.strings import Hashing, Strings, Vocabulary, check_split
 
@@ -161,8 +161,10 @@ class Embedding(Categories):
         return {"table": Initializer.of(self.initializer).sample(key, (self._every_row, self.size))}
 
     @jitted
-    def forward(self, weights: Weights, x: Array) -> Array:
-        return rows_at(weights["table"], self._ids(x))
+    def forward(self, weights: Weights, x: Any) -> Any:
+        read = self._read(x)
+        y = with_values(read, rows_at(weights["table"], self._ids(values_of(read))))
+        return y.cleared() if isinstance(y, Ragged) else y
 
     @jitted
     def gradient(self, weights: Weights, x: Array, y: Array, dy: Array) -> Weights:
@@ -172,9 +174,9 @@ class Embedding(Categories):
         """(y, what was read, if that is not x)."""
         if not self.unknown_rate:
             return self.forward(weights, x), None
-        values = values_of(x)
-        hidden = jax.random.bernoulli(context.key, self.unknown_rate, values.shape)
-        read = with_values(x, jnp.where(hidden, self.rows, values))
+        read = self._read(x)
+        hidden = jax.random.bernoulli(context.key, self.unknown_rate, values_of(read).shape)
+        read = with_values(read, jnp.where(hidden, self.rows, values_of(read)))
         return self.forward(weights, read), read
 
     def train_gradient(self, weights: Weights, x: Any, y: Array, dy: Array, kept: Any, context: Context) -> Weights:
@@ -183,7 +185,11 @@ class Embedding(Categories):
             return self.gradient(weights, x, y, dy)
         return {"table": self._rows_of(x, dy)}
 
-    def _rows_of(self, x: Array, dy: Array) -> TableRows:
+    def _read(self, x: Any) -> Any:
+        """Of x what the table is asked for."""
+        return x
+
+    def _rows_of(self, x: Any, dy: Array) -> TableRows:
         return TableRows(self._ids(x).reshape(-1), dy.reshape(-1, self.size), self._every_row)
 
 

@@ -30,7 +30,7 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
     columns.check_rows(dataset, "evaluate")
     model._require_loss("evaluate")
     objective, network = model._objective(), model.getNetwork()
-    objective.check(network.output_shapes)
+    objective.check(network)
     objective.check_rows_alone("evaluate")
     if model.getHandleInvalid() == "keep":
         raise ValueError("handleInvalid must be error or skip in evaluate, received 'keep'; set it on the model.")

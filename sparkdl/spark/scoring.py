@@ -98,7 +98,7 @@ class RowScoring(DeepParams, Saved):
         """
         columns.check_frame(dataset, "score_rows")
         self._require_loss("score_rows")
-        self._objective().check(self.getNetwork().output_shapes)
+        self._objective().check(self.getNetwork())
         self._objective().check_rows_alone("score_rows")
         columns.check_outputs(dataset, list(self._scoring({}, {}, lossCol).loss_columns.values()) or [lossCol])
         return self._scored(dataset, {}, {}, lossCol)

@@ -128,7 +128,7 @@ class Training(Spec):
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, received {self.dtype!r}.")
         shapes, objective = self.network.output_shapes, self.objective
-        objective.check(shapes)
+        objective.check(self.network)
         for name, loss in objective.losses.items():
             try:
                 check_loss(loss, step_shape(shapes[name]))

@@ -27,7 +27,10 @@ from sparkdl.layers import (
     Flatten,
     GroupNorm,
     HashedEmbedding,
+    LastStep,
     LayerNorm,
+    Lstm,
+    Masking,
     Maxout,
     Multiply,
     OneHot,
@@ -46,6 +49,7 @@ from sparkdl.layers import (
 )
 from sparkdl.layers.base import KernelLayer, Layer
 from sparkdl.layers.composite import Composite
+from sparkdl.layers.ragged import is_ragged
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -73,6 +77,10 @@ MORE = [
     Row(EachStep([Conv(2, (2, 2)), Relu(), GroupNorm(2), Flatten(), Dense(3)]), (None, 4, 3, 2)),
     Row(Network([Conv(3, 3, padding="same"), Relu(), BatchNorm(), LayerNorm(), Dense(2), TimeMax()]), (None, 3)),
     Row(Network([TimeMean(), FirstStep()]), (None, 2, 3)),
+    # Half of the steps are left out.
+    Row(Network([Relu(), Masking(), Lstm(3), LastStep()]), (None, 1)),
+    Row(Network([Relu(), Masking(), Dense(2), TimeMean()]), (6, 1)),
+    Row(Network([Relu(), Masking(), TimeMax()]), (6, 1, 1)),
     # What reads images channels first, and what does not, behind the same convolution.
     Row(Network([Conv(4, (2, 2)), Flatten(), Scale(1.0, per_channel=True), Relu(), Dense(3)]), (4, 3, 2)),
     Row(Network([Conv(4, (2, 2)), Flatten(), Relu(), Dense(3)]), (4, 3, 2)),
@@ -105,6 +113,8 @@ def network_of(row: Row) -> BaseNetwork:
         return row.layer
     shapes = row.shape if any(isinstance(size, tuple) for size in row.shape) else (row.shape,)
     inputs = {f"x{at}": shape for at, shape in enumerate(shapes)}
+    if row.layer.gives_lengths and is_ragged(row.layer.output_shape(row.shape)):  # which no output has
+        return Graph(inputs, {"kept": (row.layer, *inputs), "y": (TimeMean(), "kept")}, "y")
     return Graph(inputs, {"y": (row.layer, *inputs)}, "y")
 
 
@@ -128,3 +138,9 @@ def test_operators_of_other_versions_give_the_same(row: Row, opset: int) -> None
 def test_every_public_layer_is_among_them() -> None:
     public = {kind for _, kind in inspect.getmembers(sparkdl.layers, inspect.isclass) if issubclass(kind, Layer)}
     assert not public - {Layer, KernelLayer, Composite} - {kind for row in ROWS for kind in kinds(row.layer)}
+
+
+def test_steps_with_lengths_of_their_own_are_no_output() -> None:
+    network = Network([Masking()], input_shape=(4, 3))
+    with pytest.raises(ValueError, match="Output 'label' has rows of lengths of their own, as a layer such as Masking"):
+        network.to_onnx({})

@@ -46,6 +46,8 @@ APART = {
     "EachStep",
     "LearnedSelfAttention",
     "LocallyConnected",
+    "MaskedEmbedding",
+    "Masking",
     "MultiHeadAttention",  # of fewer heads of keys, and that are turned
     "PrimaryCapsules",
     "Prototypes",

@@ -62,10 +62,15 @@ class Nodes:
 
     def op(self, kind: str, *inputs: Input, **attributes: Any) -> str:
         """The name of what a new node puts out, the first of it where that is several; "" leaves an input out."""
+        return self.ops(1, kind, *inputs, **attributes)[0]
+
+    def ops(self, count: int, kind: str, *inputs: Input, **attributes: Any) -> list[str]:
+        """The names of what a new node puts out, the first `count` of it."""
         name = self._unused(f"{self.place.path}/{kind}")
+        names = [name, *(self._unused(f"{name}_{at}") for at in range(1, count))]
         read = [given if isinstance(given, str) else self.constant(given) for given in inputs]
-        self.nodes.append(self._helper.make_node(kind, read, [name], name=name, **attributes))
-        return name
+        self.nodes.append(self._helper.make_node(kind, read, names, name=name, **attributes))
+        return names
 
     def scan(self, step: Callable[[str, str], tuple[str, str]], start: str, rows: str) -> str:
         """What `step` puts out at every step of rows (batch, steps, ...), in an array of such.

@@ -52,6 +52,11 @@ def onnx_model(
     for name, at in zip(outputs, network.exits, strict=True):
         writing.place = Place("outputs", "outputs")
         value = writing.channels_last(made[at])
+        if value.lengths and value.lengths not in owners:
+            raise ValueError(
+                f"Output {name!r} has rows of lengths of their own, as a layer such as Masking leaves them, for which "
+                "ONNX has no place; end the network in one vector of a row, by LastStep, TimeMean or TimeMax."
+            )
         writing.nodes.append(helper.make_node("Identity", [value.name], [name], name=f"outputs/{name}"))
         kind = kinds.INT64 if network.children[at - network.entries].layer.gives_integers else kinds.FLOAT
         put_out.append(helper.make_tensor_value_info(name, kind, _sizes(value.shape, owners.get(value.lengths))))

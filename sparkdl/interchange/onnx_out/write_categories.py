@@ -64,12 +64,13 @@ def _one_hot(out: Writing, layer: OneHot, weights: Weights, x: Value) -> str:
     return out.cast(out.op("Equal", out.unsqueeze(_ids(out, layer, x), -1), every), "float32")
 
 
-def _embedding(out: Writing, layer: Embedding, weights: Weights, x: Value) -> str:
+def embedding(out: Writing, layer: Embedding, weights: Weights, x: Value) -> str:
+    """Rows of the table."""
     return out.op("Gather", out.weight("table", weights["table"]), _ids(out, layer, x), axis=0)
 
 
 def _embedding_bag(out: Writing, layer: EmbeddingBag, weights: Weights, x: Value) -> str:
-    vectors = Value(_embedding(out, layer, weights, x), (*x.shape, layer.size), x.lengths)
+    vectors = Value(embedding(out, layer, weights, x), (*x.shape, layer.size), x.lengths)
     total = out.reduce("ReduceSum", out.cleared(vectors).name, [1], keep=False)
     return total if layer.mode == "sum" else shared_out(out, total, x)
 
@@ -104,8 +105,8 @@ def _segments(out: Writing, layer: Segments, weights: Weights, x: Value) -> str:
 
 WRITERS: dict[type[Layer], Writer] = {
     OneHot: Writer(_one_hot),
-    Embedding: Writer(_embedding),
-    HashedEmbedding: Writer(_embedding),
+    Embedding: Writer(embedding),
+    HashedEmbedding: Writer(embedding),
     EmbeddingBag: Writer(_embedding_bag),
     HashedEmbeddingBag: Writer(_embedding_bag),
     CrossCategories: Writer(_cross_categories),

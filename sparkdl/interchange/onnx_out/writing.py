@@ -99,7 +99,7 @@ class Writing(Tensors):
             made = Value(self.rows_as_steps(made.name, self.channels_last(values[0]), made.shape), shape)
         else:
             made = self._as_value(writer, self._in_order(values, writer.takes), layer, weights, shape)
-        lengths = next((value.lengths for value in values if value.lengths), "") if is_ragged(shape) else ""
+        lengths = next((value.lengths for value in (made, *values) if value.lengths), "") if is_ragged(shape) else ""
         return replace(made, shape=shape, lengths=lengths)
 
     def _as_value(self, writer: Writer, read: tuple[Value, ...], layer: Layer, weights: Weights, shape: Any) -> Value:
