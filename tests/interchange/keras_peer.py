@@ -187,6 +187,43 @@ def of_any_length(keras: Any) -> Any:
     return keras.Model(x, k.Concatenate()(ends))
 
 
+def masked(keras: Any) -> Any:
+    """Steps without anything in the rows, and categories of which 0 is padding, wherever it stands."""
+    k, words, series = keras.layers, keras.Input((5,), name="words"), keras.Input((5, 3), name="steps_or_none")
+    steps = k.Dropout(0.1)(k.Embedding(7, 4, mask_zero=True)(words))
+    y = k.Bidirectional(k.LSTM(3, return_sequences=True))(steps)
+    ends = [k.GRU(2, go_backwards=True)(y), k.GlobalAveragePooling1D()(k.Dense(3, "relu")(y))]
+    z = k.LayerNormalization()(k.Masking(-1.0)(series))
+    z = k.Add()([z, k.MultiHeadAttention(2, 3)(z, z)])
+    ends += [k.Bidirectional(k.LSTM(2))(z), k.GlobalAveragePooling1D()(k.TimeDistributed(k.Dense(2))(z))]
+    return keras.Model([words, series], k.Concatenate()(ends))
+
+
+def masked_of_any_length(keras: Any) -> Any:
+    k = keras.layers
+    layers = [k.Embedding(7, 4, mask_zero=True), k.LSTM(3, return_sequences=True), k.SimpleRNN(2), k.Dense(3)]
+    return keras.Sequential([keras.Input((None,), name="words"), *layers])
+
+
+def masked_steps(keras: Any) -> Any:
+    k = keras.layers
+    return keras.Sequential([keras.Input((None,), name="words"), k.Embedding(7, 4, mask_zero=True), k.Dense(2)])
+
+
+def masked_and_more(keras: Any) -> Any:
+    """A mask that a layer does not heed."""
+    k = keras.layers
+    layers = [k.Embedding(7, 4, mask_zero=True), k.Conv1D(3, 2, padding="same"), k.GlobalMaxPooling1D()]
+    return keras.Sequential([keras.Input((None,), name="words"), *layers])
+
+
+def masked_by_another(keras: Any) -> Any:
+    """A mask that is none of the padding's, and that no row of those that are drawn is changed by."""
+    k, words = keras.layers, keras.Input((None,), name="words")
+    steps = k.Embedding(7, 4, mask_zero=True)(words)
+    return keras.Model(words, k.LSTM(3)(steps, mask=keras.ops.not_equal(words, 6)))
+
+
 def models_at_the_end(keras: Any) -> Any:
     """A functional model within a model whose first call is an output while the second is read on."""
     k, start, x, y = keras.layers, keras.Input(VECTOR), keras.Input(VECTOR, name="x"), keras.Input(VECTOR, name="y")
@@ -334,9 +371,11 @@ TABLES: dict[str, Mapping[str, Callable[[Any], Any]]] = {
     "operations": by_name(
         arithmetic, activations_between, operations_between, operations_of_any_length, positions_taken, axes_moved
     ),
-    "sequences": by_name(embedded, attending, of_any_length),
+    "sequences": by_name(embedded, attending, of_any_length, masked, masked_of_any_length),
     "applications": APPLICATIONS,
 }
+# Of which only what they compute without padding can be read.
+UNMASKED = by_name(masked_steps, masked_and_more, masked_by_another)
 
 
 def draw(model: Any, rng: np.random.Generator) -> None:
@@ -349,20 +388,27 @@ def draw(model: Any, rng: np.random.Generator) -> None:
             variable.assign(abs(values) if variable.name in ("moving_variance", "gamma") else values)
 
 
+def rows_of(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """What an input of that name reads."""
+    if name in ("words", "kind"):
+        return rng.integers(0, 6, shape)
+    x = rng.normal(size=shape).astype("float32")
+    if name == "steps_or_none":
+        x[0, :2], x[1, 3:], x[2, 1] = -1, -1, -1
+    return x
+
+
 def main(folder: Path, table: str) -> None:
     os.environ["KERAS_BACKEND"] = "numpy"  # compiles nothing
     warnings.simplefilter("ignore")
     import keras
 
-    for name, build in TABLES[table].items():
+    for name, build in {**TABLES, "unmasked": UNMASKED}[table].items():
         model, rng = build(keras), np.random.default_rng(0)
         if "learned" not in name:
             draw(model, rng)
         shapes = [(ROWS, *(4 if size is None else size for size in x.shape[1:])) for x in model.inputs]
-        integers = name == "embedded"
-        inputs = [
-            rng.integers(0, 6, shape) if integers else rng.normal(size=shape).astype("float32") for shape in shapes
-        ]
+        inputs = [rows_of(x.name, shape, rng) for x, shape in zip(model.inputs, shapes, strict=True)]
         outputs = model(inputs if len(inputs) > 1 else inputs[0], training=False)
         outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         arrays = {f"x{at}": x for at, x in enumerate(inputs)} | {f"y{at}": np.array(y) for at, y in enumerate(outputs)}

@@ -125,3 +125,21 @@ def test_what_a_normalization_has_learned_is_known_to_fresh_weights(peer: Any) -
     fresh = network.init(0)["columns"]
     for name, array in weights["columns"].items():
         np.testing.assert_allclose(fresh[name], array, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("masked_steps", "Output 'label' of the network is for each step, while those that are masked are left out"),
+        ("masked_by_another", r"Layer 'lstm' \(LSTM\) is called with mask, for which there is no counterpart here"),
+        ("masked_and_more", r"Layer 'conv1d' \(Conv1D\) heeds no mask in Keras, while here the steps that are masked"),
+    ],
+)
+def test_masks_may_be_left_out_for_rows_without_padding(name: str, told: str, peer: Any) -> None:
+    path = peer("unmasked") / f"{name}.keras"
+    with pytest.raises(ValueError, match=told):
+        load_keras(path)
+    with np.load(path.with_suffix(".npz")) as arrays:
+        (found,) = put_out(load_keras(path, masks=False), [arrays["x0"]])
+        assert (arrays["x0"] == 0).any()  # which Keras has masked, and which no layer behind heeds
+        np.testing.assert_allclose(found, arrays["y0"], rtol=0, atol=1e-5)

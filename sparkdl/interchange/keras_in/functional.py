@@ -10,8 +10,10 @@ from sparkdl.base_network import BaseNetwork
 from sparkdl.graph import Graph, Same
 from sparkdl.interchange.keras_in.calls import Call, Tensor, tensors_of
 from sparkdl.interchange.keras_in.described import GRAPHS, Described, Names, all_described, groups_of
+from sparkdl.interchange.keras_in.masks import Masks
 from sparkdl.interchange.keras_in.part import Part, Variable
 from sparkdl.layers.base import Layer, Shape
+from sparkdl.layers.ragged import reads_ragged
 from sparkdl.network import Network
 
 # A layer that reads rows of these shapes from these nodes when it is called so.
@@ -19,7 +21,7 @@ Convert = Callable[[Described, Sequence[Any], Sequence[str], Call], Part]
 ASKED = ("query", "value", "key")  # names of arrays that a call may give by name, in the order that they are read
 
 
-def functional(config: Any, convert: Convert, version: int) -> Part:
+def functional(config: Any, convert: Convert, version: int, masks: bool) -> Part:
     """A model of any shape.
 
     Parameters
@@ -29,6 +31,8 @@ def functional(config: Any, convert: Convert, version: int) -> Part:
         The part that a layer becomes.
     version : int
         Of the Keras that wrote it.
+    masks : bool
+        Whether steps that it marks as padding are left out.
 
     Returns
     -------
@@ -37,7 +41,7 @@ def functional(config: Any, convert: Convert, version: int) -> Part:
     """
     if not isinstance(config, dict):
         raise ValueError(f"config of a functional model must be a mapping, received {config!r:.60}.")
-    building = _Building(config, convert, version)
+    building = _Building(config, convert, version, masks)
     building.run()
     ends = [building.node_of.get(tensor) for tensor in building.ends]
     if not ends or None in ends:
@@ -53,9 +57,10 @@ def functional(config: Any, convert: Convert, version: int) -> Part:
 class _Building:
     """A graph that grows by one call of a layer after the other."""
 
-    def __init__(self, config: Mapping[str, Any], convert: Convert, version: int) -> None:
+    def __init__(self, config: Mapping[str, Any], convert: Convert, version: int, masks: bool) -> None:
         self._layers = {layer.name: layer for layer in all_described(config.get("layers"))}
         ends = tensors_of(config.get("output_layers"))
+        self._masks = Masks(list(self._layers.values()), ends, masks)
         counted = [*ends, *(tensor for layer in self._layers.values() for call in layer.calls for tensor in call.all)]
         # By model, the calls that are counted before the first that is listed: Keras 3 does so for outputs alone.
         self._before = _before(self._layers.values(), counted) if version < 3 else {}
@@ -98,8 +103,15 @@ class _Building:
         else:
             tensors = [*call.tensors, *(call.named[name] for name in ASKED if name in call.named)]
         tensors = _listed(tensors, self._before)
-        if any(tensor not in self.node_of for tensor in tensors) or (index and layer.name not in self._first):
+        mask = [tensor for name, tensor in call.named.items() if name == "mask"]
+        there = all(tensor in self.node_of or tensor in self._masks for tensor in (*tensors, *mask))
+        if not there or (index and layer.name not in self._first):
             return False
+        output, call = Tensor(layer.name, index, 0), self._masks.without(call)
+        if layer.name in self._masks.operations:
+            self._masks.add(layer, call, output)
+            self._first.setdefault(layer.name, ([], Part(())))
+            return True
         if not tensors or set(call.named) - set(ASKED):
             raise ValueError(
                 f"Layer {layer.name!r} ({layer.kind}) is called with {', '.join(call.named) or 'nothing'}, for which "
@@ -136,8 +148,8 @@ class _Building:
         if not index:
             group = self._groups.get(layer.name, "")
             self._variables[layer.name] = layer.placed(part, made[0][0], group) if made else []
-        output = Tensor(layer.name, index, 0)
         self.node_of[output], self._shapes[output] = sources[0], read
+        self._masks.follow(layer, tensors, output, reads_ragged(read))
         return True
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sparkdl.interchange.keras_in.keras_activations import activation
 from sparkdl.interchange.keras_in.layer_config import LayerConfig
 from sparkdl.interchange.keras_in.part import Part, Variable, named
-from sparkdl.layers import Dense, EachStep, Embedding, Layer, Normalization, Rescale
+from sparkdl.layers import Dense, EachStep, Embedding, Layer, MaskedEmbedding, Normalization, Rescale
 from sparkdl.layers.ragged import is_ragged
 
 EPSILON = 1e-7  # Keras's, the least deviation that Normalization divides by
@@ -28,9 +28,9 @@ def dense(config: LayerConfig, shapes: Any) -> Part:
 
 
 def embedding(config: LayerConfig, shapes: Any) -> Part:
-    """Embedding, without a mask."""
-    config.only("mask_zero", False)
-    layer = Embedding(config.integer("input_dim"), config.integer("output_dim"))
+    """Embedding, of which 0 may be padding."""
+    kind = MaskedEmbedding if config.flag("mask_zero", False) and config.masked else Embedding
+    layer = kind(config.integer("input_dim"), config.integer("output_dim"))
     return Part((layer,), (Variable("embeddings", ("table",)),))
 
 

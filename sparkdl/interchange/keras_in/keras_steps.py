@@ -14,6 +14,7 @@ from sparkdl.layers import (
     Gru,
     LastStep,
     Lstm,
+    Masking,
     MultiHeadAttention,
     Parallel,
     ReverseSteps,
@@ -29,6 +30,12 @@ def recurrent(config: LayerConfig, shapes: Any) -> Part:
     if not sequences:
         return Part((layer, FirstStep() if layer.backwards else LastStep()), variables)
     return Part((layer, *[ReverseSteps()] * layer.backwards), variables)  # Keras leaves y in the order of its steps
+
+
+def masking(config: LayerConfig, shapes: Any) -> Part:
+    """Masking."""
+    value = config.number("mask_value", 0.0)
+    return Part((Masking(value),) if config.masked else ())
 
 
 def bidirectional(config: LayerConfig, shapes: Any) -> Part:

@@ -70,6 +70,7 @@ KINDS: dict[str, Conversion] = {
     "Identity": _nothing,
     "LayerNormalization": keras_norms.layer_normalization,
     "LayerScale": keras_applications.layer_scale,
+    "Masking": keras_steps.masking,
     "MultiHeadAttention": keras_steps.attention,
     "Normalization": keras_dense.normalization,
     "PReLU": keras_activations.p_relu,
@@ -89,3 +90,16 @@ KINDS: dict[str, Conversion] = {
     "StochasticDepth": keras_applications.stochastic_depth,
     "UnitNormalization": keras_norms.unit_normalization,
 }
+
+# Those that leave out the steps that a mask marks, or take every step by itself, and hand the mask on, as Keras 3 does.
+HEED_MASKS = frozenset(
+    (
+        *keras_merges.BY_KIND,
+        *keras_steps.LAYERS,
+        *("Activation", "ActivityRegularization", "AlphaDropout", "BatchNormalization", "Bidirectional"),
+        *("Concatenate", "Dense", "Dropout", "ELU", "Embedding", "GaussianDropout", "GaussianNoise"),
+        *("GlobalAveragePooling1D", "GroupedQueryAttention", "Identity", "LayerNormalization", "LeakyReLU", "Masking"),
+        *("MultiHeadAttention", "Normalization", "PReLU", "ReLU", "Rescaling", "SpatialDropout1D", "TimeDistributed"),
+        *("UnitNormalization",),
+    )
+)

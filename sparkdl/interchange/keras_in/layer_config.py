@@ -30,6 +30,8 @@ class LayerConfig:
         What it is called with beside arrays.
     sources : tuple of str
         What it reads, by names of the graph.
+    masked : bool
+        Whether the model marks steps as padding, and is to be read so.
     """
 
     kind: str
@@ -38,6 +40,7 @@ class LayerConfig:
     version: int
     call: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    masked: bool = False
     read: set[str] = field(default_factory=set)  # names of options that somebody has asked for
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -20,7 +20,7 @@ from sparkdl.layers.composite import Composite
 from sparkdl.weights import named_arrays, nested_weights
 
 
-def load_keras(path: str | os.PathLike[str]) -> Imported:
+def load_keras(path: str | os.PathLike[str], *, masks: bool = True) -> Imported:
     """The network and the weights of a model that Keras saved, which need not be installed.
 
     Reads what `model.save` of Keras 3 writes as `.keras`, and as Keras 2 did as `.h5`; needs h5py, as of
@@ -38,6 +38,10 @@ def load_keras(path: str | os.PathLike[str]) -> Imported:
     Parameters
     ----------
     path : str or path
+    masks : bool, default True
+        Whether steps are left out that a Masking or an `Embedding(mask_zero=True)` marks as padding, as Keras's layers
+        do. False reads the model as if it marked none: for rows without padding, which then may have a label for each
+        step.
 
     Returns
     -------
@@ -71,8 +75,13 @@ def load_keras(path: str | os.PathLike[str]) -> Imported:
     name = os.fspath(path)
     try:
         with open_keras(name) as file:
-            (network,), variables, _ = converted(file.config, file.version)
+            (network,), variables, _ = converted(file.config, file.version, masks)
             assert isinstance(network, BaseNetwork)
+            if loose := [name for name, follows in network.step_outputs.items() if not follows]:
+                raise ValueError(
+                    f"Output {loose[0]!r} of the network is for each step, while those that are masked are left out; "
+                    "load it by masks=False for rows that have no padding."
+                )
             weights = _weights(network, file, variables)
     except Damaged as wrong:
         raise ValueError(
