@@ -507,6 +507,16 @@ def test_the_accuracy_of_pairs_is_what_scikit_learns_ranking_loss_leaves() -> No
         np.testing.assert_allclose(found / WEIGHTS.sum(), 1 - missed, rtol=1e-6)
 
 
+def test_of_many_labels_pairs_are_counted_without_an_array_of_all() -> None:
+    random, loss = np.random.default_rng(0), losses.MultiLabel()
+    outputs, bits = random.integers(0, 50, (40, 300)).astype("float32"), random.integers(0, 2, (40, 300))  # many alike
+    above = (outputs[:, :, None] > outputs[:, None]) & (bits[:, :, None] > bits[:, None])
+    wanted = above.sum(axis=(1, 2)) / (bits.sum(axis=1) * (1 - bits).sum(axis=1))
+    np.testing.assert_allclose(loss.metrics(jnp.array(outputs), jnp.array(bits)), wanted, rtol=1e-6)
+    compiled = jax.jit(loss.metrics).lower(jnp.array(outputs), jnp.array(bits)).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 20 * outputs.nbytes
+
+
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("kind", [losses.SoftmaxFocal, losses.SigmoidFocal])
 def test_focal_losses_are_finite_however_sure_the_outputs_are(kind: type[Loss], gamma: float) -> None:

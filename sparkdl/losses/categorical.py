@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.scipy.special import xlogy
 
+from sparkdl.arrays import INTEGERS
 from sparkdl.losses.loss import Loss
 from sparkdl.specs import check_range, take_arrays
 
@@ -331,8 +332,10 @@ class MultiLabel(ClassLoss):
 
     def metrics(self, outputs: Array, labels: Array) -> Array:
         has, lacks, pairs = _sides(self.targets(outputs, labels))
-        ordered = (outputs[:, :, None] > outputs[:, None]) & has[:, :, None] & lacks[:, None]
-        share = ordered.sum(axis=(1, 2)) / (has.sum(axis=1) * lacks.sum(axis=1))
+        # From the smallest output on, of equal ones those of labels that the row has first, which are then not above.
+        _, lacking = lax.sort((outputs, lacks.astype(INTEGERS)), num_keys=2)
+        ordered = (jnp.cumsum(lacking, axis=1) * (1 - lacking)).sum(axis=1)
+        share = ordered / (has.sum(axis=1) * lacks.sum(axis=1))
         return jnp.where(pairs, share, 1).astype(outputs.dtype)
 
 
