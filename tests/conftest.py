@@ -136,6 +136,7 @@ SLOW = (
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=SeparableConv",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[19-Row(layer=TemporalConv",
     "tests/layers/test_layers.py::test_what_a_row_is_padded_with_and_how_far_changes_nothing[4-",
+    "tests/layers/test_one_class.py",
     "tests/layers/test_patches.py::test_many_channels",
     "tests/layers/test_products.py::test_forward_and_delta",
     "tests/layers/test_recurrent.py::test_both_ways",

@@ -261,6 +261,12 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
     "hinge, 0 and 1": (losses.Hinge(), OUTPUTS[:, :1], BITS[:, 0], hinge(OUTPUTS[:, :1], BITS[:, :1])),
     "hinge, -1 and 1": (losses.Hinge(), OUTPUTS[:, :1], 2 * BITS[:, 0] - 1, hinge(OUTPUTS[:, :1], BITS[:, :1])),
     "hinge, classes": (losses.Hinge(), OUTPUTS, CLASSES, hinge(OUTPUTS, ONE_HOT)),
+    "one class": (
+        losses.OneClassHinge(0.2),
+        OUTPUTS[:, :1],
+        BITS[:, 0],
+        (np.where(BITS[:, :1], -OUTPUTS[:, :1], OUTPUTS[:, :1]).clip(0) / 0.2).sum(1),
+    ),
     "squared hinge": (losses.SquaredHinge(), OUTPUTS, CLASSES, squared_hinge(OUTPUTS, ONE_HOT)),
     "poisson": (losses.Poisson(), OUTPUTS, COUNTS, (np.exp(OUTPUTS) - COUNTS * OUTPUTS).sum(1)),
     "poisson, rates": (

@@ -100,6 +100,7 @@ from sparkdl.layers.normalization import L2Normalize as L2Normalize
 from sparkdl.layers.normalization import LayerNorm as LayerNorm
 from sparkdl.layers.normalization import LocalResponseNorm as LocalResponseNorm
 from sparkdl.layers.normalization import RMSNorm as RMSNorm
+from sparkdl.layers.one_class import OneClass as OneClass
 from sparkdl.layers.pooling import AvgPool as AvgPool
 from sparkdl.layers.pooling import GlobalAvgPool as GlobalAvgPool
 from sparkdl.layers.pooling import GlobalMaxPool as GlobalMaxPool

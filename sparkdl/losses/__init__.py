@@ -30,6 +30,7 @@ from sparkdl.losses.numeric import Quantile as Quantile
 from sparkdl.losses.numeric import SquaredError as SquaredError
 from sparkdl.losses.numeric import SquaredLogarithmicError as SquaredLogarithmicError
 from sparkdl.losses.numeric import Wasserstein as Wasserstein
+from sparkdl.losses.one_class import OneClassHinge as OneClassHinge
 from sparkdl.losses.pairs import Comparison as Comparison
 from sparkdl.losses.pairs import Contrastive as Contrastive
 from sparkdl.losses.pairs import PairwiseLogistic as PairwiseLogistic

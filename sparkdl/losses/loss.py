@@ -40,6 +40,7 @@ class Loss(Spec):
     gives_probabilities: ClassVar[bool] = False  # whether `predict` does
     metric: ClassVar[str] = "mse"
     least_outputs: ClassVar[int] = 1
+    one_class: ClassVar[bool] = False  # whether rows of one class are enough to learn from
     whole_batch: ClassVar[bool] = False  # whether a row's loss depends on the other rows, of all workers
     label_group: ClassVar[int] = 0  # labels come so many together, and a row may have fewer: -1 fills it up
 

@@ -69,7 +69,8 @@ class DeepClassifier(ProbabilisticClassifier, DeepEstimator):
         Ending in one raw score a class, or in a single one for two classes with loss="sigmoid_cross_entropy".
     loss : Loss or str, default "softmax_cross_entropy"
         One that takes classes: softmax_cross_entropy, sigmoid_cross_entropy, softmax_focal, sigmoid_focal, hinge,
-        squared_hinge, multi_label, margin_loss, f_measure, labelled_output.
+        squared_hinge, multi_label, margin_loss, f_measure, labelled_output,
+        one_class_hinge.
     labelCol : str
         Classes 0, 1, ..., as of StringIndexer; of any numeric type.
     rawPredictionCol, probabilityCol : str

@@ -8,6 +8,7 @@ from sparkdl.layers.base import Layer
 from sparkdl.layers.convolution import Conv
 from sparkdl.layers.dense import Dense
 from sparkdl.layers.norm_pooling import GlobalLpPool, LpPool
+from sparkdl.layers.one_class import OneClass
 from sparkdl.layers.pooling import AvgPool, GlobalAvgPool, GlobalMaxPool, GlobalSumPool, MaxPool, SumPool
 from sparkdl.layers.prototypes import Prototypes
 
@@ -23,6 +24,8 @@ class Row(NamedTuple):
 DENSE = [
     Row(Dense(4), (5,), refused=(2, 5)),
     Row(Dense(1, bias=False, l2=0.1, name="logit"), (3,), refused=()),
+    Row(OneClass(), (4,), refused=(2, 4)),
+    Row(OneClass(l2=0.1, kernel_initializer="ones"), (3,), refused=()),
     Row(Prototypes(3), (4,), refused=(2, 4)),
     Row(Prototypes(2, center_initializer="ones"), (3,), refused=()),
 ]

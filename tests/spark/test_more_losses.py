@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from sparkdl import (
     Network,
     models,
 )
-from sparkdl.layers import Concatenate, Dense, GaussianSample, Prototypes, Tanh
+from sparkdl.layers import Concatenate, Dense, GaussianSample, OneClass, Prototypes, Tanh
 from sparkdl.losses import (
     EachPosition,
     EvidenceLowerBound,
@@ -27,6 +28,7 @@ from sparkdl.losses import (
     InBatchSoftmax,
     LabelledOutput,
     MixtureDensity,
+    OneClassHinge,
     Quantile,
     Wasserstein,
 )
@@ -56,6 +58,26 @@ def test_quantiles_hold_as_many_labels_as_they_say(spark: SparkSession) -> None:
     np.testing.assert_allclose(scored["loss"], expected, rtol=1e-5, atol=1e-6)
     coverage = [each.coverage for each in model.evaluate(rows).average]
     np.testing.assert_allclose(coverage, (apart <= 0).mean(axis=0), rtol=1e-12)
+
+
+def test_usual_rows_alone_are_enough_to_tell_others_by(spark: SparkSession) -> None:
+    x = np.random.default_rng(0).normal((3, 2), 0.5, (200, 2))
+    rows = spark.createDataFrame([(row.tolist(), 1) for row in x], "features array<double>, label int")
+    classifier = DeepClassifier(
+        network=Network([OneClass()], input_shape=(2,)),
+        loss=OneClassHinge(0.1),
+        optimizer="adam",
+        stepSize=0.05,
+        maxIter=150,
+        batchSize=200,
+        numWorkers=2,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # that all rows are of one class
+        model = classifier.fit(rows)
+    assert model.evaluate(rows).accuracy == pytest.approx(0.9, abs=0.04)
+    others = spark.createDataFrame([([-3.0, -2.0],), ([0.0, 0.0],)], "features array<double>")
+    assert [row.prediction for row in model.transform(others).collect()] == [0, 0]
 
 
 def test_a_mixture_finds_both_places_of_a_label(spark: SparkSession) -> None:

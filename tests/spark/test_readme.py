@@ -94,10 +94,11 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert float(alone[0]) > 0.9 and "to be" in alone[1]
     assert namespace["scores"].shape == (256, 2)
     assert float(next(line for line in drawn if "total" in line).split()[-1]) > 0.9 and "facts" in drawn[2]
-    assert any("prediction_rent" in line for line in drawn) and drawn[-6].count("validation_loss") == 2
-    assert min(map(float, drawn[-5].strip("[]").split(","))) > 0.9  # by logits, and by centers
-    usual, odd = map(float, drawn[-4].strip("[]").split(","))  # losses of rows
+    assert any("prediction_rent" in line for line in drawn) and drawn[-7].count("validation_loss") == 2
+    assert min(map(float, drawn[-6].strip("[]").split(","))) > 0.9  # by logits, and by centers
+    usual, odd = map(float, drawn[-5].strip("[]").split(","))  # losses of rows
     assert odd > usual + 5
+    assert min(map(float, drawn[-4].strip("[]").split(","))) > 0.9  # of usual rows, and of others
     assert all(float(accuracy) > 0.9 for accuracy in drawn[-3:])
     assert float(tabled[0]) > 0.95 and float(tabled[-1]) > 0.9
     assert any("prediction_wide_shop" in line for line in tabled)

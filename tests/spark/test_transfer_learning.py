@@ -209,6 +209,7 @@ CLASS_LOSSES: dict[str, Callable[[Array, Array], Array]] = {
     "softmax_cross_entropy": lambda o, t: -(t * np.log(softmax(o))).sum(axis=1),
     "sigmoid_cross_entropy": lambda o, t: np.log1p(np.exp(-(2 * t - 1) * o)).sum(axis=1),
     "hinge": lambda o, t: margins(o, t).sum(axis=1),
+    "one_class_hinge": lambda o, t: (margins(o, t) - 1).clip(0).sum(axis=1) / 0.05,
     "squared_hinge": lambda o, t: (margins(o, t) ** 2).sum(axis=1),
     "softmax_focal": lambda o, t: -(t * (1 - softmax(o)) ** 2 * np.log(softmax(o))).sum(axis=1),
     "sigmoid_focal": lambda o, t: (np.log1p(np.exp(-(2 * t - 1) * o)) / (1 + np.exp((2 * t - 1) * o)) ** 2).sum(axis=1),

@@ -13,6 +13,7 @@ from sparkdl.layers import (
     FeedForward,
     Highway,
     Maxout,
+    OneClass,
     Prototypes,
     SqueezeExcite,
     TiedDense,
@@ -90,9 +91,14 @@ def _feature_tokens(out: Writing, layer: FeatureTokens, weights: Weights, x: Val
     return out.op("Add", scaled, out.weight("bias", weights["bias"]))
 
 
+def _one_class(out: Writing, layer: OneClass, weights: Weights, x: Value) -> str:
+    return out.op("Sub", product(out, x.name, weights), out.weight("threshold", weights["threshold"]))
+
+
 WRITERS: dict[type[Layer], Writer] = {
     Dense: Writer(_dense, Takes.ANY),
     Maxout: Writer(_maxout, by_row=True),
+    OneClass: Writer(_one_class),
     Prototypes: Writer(_prototypes),
     TiedDense: Writer(_tied_dense),
     FeedForward: Writer(_feed_forward),

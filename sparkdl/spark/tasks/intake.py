@@ -142,11 +142,12 @@ def _written(batches: Iterator[pa.RecordBatch], plan: TaskPlan, directory: Path)
 
 
 def _bounds(batch: pa.RecordBatch, intake: Intake, objective: Objective) -> list[int]:
-    """The least and the largest class of the only output, if it has classes; a fraction is between two."""
+    """The least and the largest class of the only output, if it is to have several; a fraction is between two."""
     ((name, part),) = intake.labels.items()
     label = numbers_of(_labels(batch, name, part))
     label = label[~np.isnan(label)] if part.follows else label  # of steps some may have none
-    if not objective.losses[name].takes_classes or label.ndim > 1 or not len(label):
+    loss = objective.losses[name]
+    if loss.one_class or not loss.takes_classes or label.ndim > 1 or not len(label):
         return []
     return [math.floor(label.min()), math.ceil(label.max())]
 
