@@ -10,12 +10,13 @@ import jax.numpy as jnp
 
 from sparkdl.initializers import Initializer
 from sparkdl.layers.base import Array, Shape, Weights
+from sparkdl.layers.gated import Gated
 from sparkdl.layers.products import matmul, transposed_product
-from sparkdl.layers.recurrent import Moment, Recurrent, State, flat, masked, sigmoid
+from sparkdl.layers.recurrent import Moment, State, flat, masked
 
 
 @dataclass(frozen=True)
-class Gru(Recurrent):
+class Gru(Gated):
     """Gated recurrent units (Cho et al. 2014).
 
     z = sigmoid(x @ kernel_z + h @ recurrent_z + bias_z), r likewise
@@ -30,7 +31,7 @@ class Gru(Recurrent):
 
     y is h' of every step and h that of the step before, zeros at the first; y is 0 beyond the end of a row. The layout
     of the weights is that of Keras, whose bias holds bias and recurrent_bias one above the other. Further parameters
-    are those of `Recurrent`.
+    are those of `Gated` and `Recurrent`.
 
     Parameters
     ----------
@@ -55,19 +56,20 @@ class Gru(Recurrent):
     def advance(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
         (h,), both = state, 2 * self.units
         seen = masked(h, mask)
+        inner, gate = (curve.value for curve in self.curves)
         if self.reset_after:
             own = matmul(seen, weights["recurrent"])
             own = own + weights["recurrent_bias"][None] if self.bias else own
             # One array of all three: of two apart, XLA makes one loop with the rest, which takes five times as long.
             all_three = jnp.concatenate([z[:, :both] + own[:, :both], own[:, both:]], axis=-1)
             is_gate = (jnp.arange(all_three.shape[-1]) < both)[None]
-            gates, kept = jnp.split(jnp.where(is_gate, sigmoid(all_three), all_three), [both], axis=-1)
-            candidate = jnp.tanh(z[:, both:] + gates[:, self.units :] * kept)
+            gates, kept = jnp.split(jnp.where(is_gate, gate(all_three), all_three), [both], axis=-1)
+            candidate = inner(z[:, both:] + gates[:, self.units :] * kept)
         else:
             kept = None
-            gates = sigmoid(z[:, :both] + matmul(seen, weights["recurrent"][:, :both]))
+            gates = gate(z[:, :both] + matmul(seen, weights["recurrent"][:, :both]))
             reset = gates[:, self.units :] * seen
-            candidate = jnp.tanh(z[:, both:] + matmul(reset, weights["recurrent"][:, both:]))
+            candidate = inner(z[:, both:] + matmul(reset, weights["recurrent"][:, both:]))
         update = gates[:, : self.units]
         return (update * h + (1 - update) * candidate,), (gates, candidate, kept)
 
@@ -78,17 +80,18 @@ class Gru(Recurrent):
         (dh,), both, before = dstate, 2 * self.units, at.before
         gates, candidate, own = at.kept
         update, reset = gates[:, : self.units], gates[:, self.units :]
-        dcandidate = dh * (1 - update) * (1 - candidate * candidate)
-        dupdate = dh * (before - candidate) * update * (1 - update)
+        inner, gate = (curve.slope for curve in self.curves)
+        dcandidate = dh * (1 - update) * inner(candidate)
+        dupdate = dh * (before - candidate) * gate(update)
         if self.reset_after:
-            dreset = dcandidate * own * reset * (1 - reset)
+            dreset = dcandidate * own * gate(reset)
             downward = dcandidate * reset
             dseen = matmul(jnp.concatenate([dupdate, dreset, downward], axis=-1), back)
             slopes = (jnp.concatenate([dupdate, dreset, dcandidate], axis=-1), downward)
         else:
             seen = masked(before, mask)
             dlet = matmul(dcandidate, back[both:])
-            dreset = dlet * seen * reset * (1 - reset)
+            dreset = dlet * seen * gate(reset)
             dgates = jnp.concatenate([dupdate, dreset], axis=-1)
             dseen = matmul(dgates, back[:both]) + dlet * reset
             slopes = (jnp.concatenate([dgates, dcandidate], axis=-1), None)

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 
 from sparkdl.initializers import GlorotUniform, Initializer
 from sparkdl.layers.base import Array, Shape, Weights
+from sparkdl.layers.gated import Gated
 from sparkdl.layers.products import matmul
-from sparkdl.layers.recurrent import Moment, Recurrent, State, flat, gates_of, masked, sigmoid, slopes_of
+from sparkdl.layers.recurrent import Moment, State, flat, masked
 
 
 @dataclass(frozen=True)
-class Lstm(Recurrent):
+class Lstm(Gated):
     """Long short-term memory with a forget gate (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 
     z = x @ kernel + h @ recurrent + bias, of four blocks in the order i, f, g, o
@@ -28,7 +29,7 @@ class Lstm(Recurrent):
     weights  kernel (inputs, 4 * units), recurrent (units, 4 * units), bias (4 * units,)
 
     y is h' of every step, h and c are of the step before, zeros at the first; y is 0 beyond the end of a row. The
-    layout of the weights is that of Keras. Further parameters are those of `Recurrent`.
+    layout of the weights is that of Keras. Further parameters are those of `Gated` and `Recurrent`.
 
     Parameters
     ----------
@@ -61,10 +62,10 @@ class Lstm(Recurrent):
 
     def advance(self, weights: Weights, state: State, z: Array, mask: Array | None) -> tuple[State, Any]:
         h, c = state
-        gates = gates_of(z + matmul(masked(h, mask), weights["recurrent"]), 2, 4)
+        gates = self.gates_of(z + matmul(masked(h, mask), weights["recurrent"]), 2)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         cell = f * c + i * g
-        seen = jnp.tanh(cell)
+        seen = self.curves[0].value(cell)
         return (o * seen, cell), (gates, c, seen)
 
     def retreat(
@@ -73,10 +74,10 @@ class Lstm(Recurrent):
         dh, dc = dstate
         gates, c, seen = at.kept
         i, f, g, o = jnp.split(gates, 4, axis=-1)
-        dc = dc + dh * o * (1 - seen * seen)
+        dc = dc + dh * o * self.curves[0].slope(seen)
         # Put together before they are multiplied: block by block, XLA writes every factor out.
         above, beside = jnp.concatenate([dc, dc, dc, dh], axis=-1), jnp.concatenate([g, c, i, seen], axis=-1)
-        dz = above * beside * slopes_of(gates, 2, 4)
+        dz = above * beside * self.slopes_of(gates, 2)
         return (masked(matmul(dz, back), mask), dc * f), (dz,)
 
 
@@ -116,9 +117,10 @@ class GravesLstm(Lstm):
         h, c = state
         z_i, z_f, z_g, z_o = jnp.split(z + matmul(masked(h, mask), weights["recurrent"]), 4, axis=-1)
         to_i, to_f, to_o = weights["peephole"][:, None]
-        i, f, g = sigmoid(z_i + to_i * c), sigmoid(z_f + to_f * c), jnp.tanh(z_g)
+        inner, gate = (curve.value for curve in self.curves)
+        i, f, g = gate(z_i + to_i * c), gate(z_f + to_f * c), inner(z_g)
         cell = f * c + i * g
-        o, seen = sigmoid(z_o + to_o * cell), jnp.tanh(cell)
+        o, seen = gate(z_o + to_o * cell), inner(cell)
         return (o * seen, cell), (jnp.concatenate([i, f, g, o], axis=-1), c, seen)
 
     def retreat(
@@ -128,9 +130,10 @@ class GravesLstm(Lstm):
         gates, c, seen = at.kept
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         to_i, to_f, to_o = weights["peephole"][:, None]
-        dc = dc + dh * o * (1 - seen * seen) + dh * seen * o * (1 - o) * to_o
+        inner, gate = (curve.slope for curve in self.curves)
+        dc = dc + dh * o * inner(seen) + dh * seen * gate(o) * to_o
         above, beside = jnp.concatenate([dc, dc, dc, dh], axis=-1), jnp.concatenate([g, c, i, seen], axis=-1)
-        dz = above * beside * slopes_of(gates, 2, 4)
+        dz = above * beside * self.slopes_of(gates, 2)
         dz_i, dz_f = dz[:, : self.units], dz[:, self.units : 2 * self.units]
         return (masked(matmul(dz, back), mask), dc * f + dz_i * to_i + dz_f * to_f), (dz,)
 

@@ -358,27 +358,6 @@ def masked(state: Array, mask: Array | None) -> Array:
     return state if mask is None else state * mask
 
 
-def sigmoid(z: Array) -> Array:
-    """1 / (1 + exp(-z)) as a tanh, which XLA vectorizes and does not compute anew for every reader."""
-    return jnp.tanh(z * 0.5) * 0.5 + 0.5
-
-
-def gates_of(z: Array, candidate: int, blocks: int) -> Array:
-    """tanh of one block of the columns of z, sigmoid of the others: as tanh of all, which XLA vectorizes at once."""
-    half = jnp.where(_is_block(z, candidate, blocks), 1, 0.5).astype(z.dtype)
-    return jnp.tanh(z * half) * half + (1 - half)
-
-
-def slopes_of(gates: Array, candidate: int, blocks: int) -> Array:
-    """The derivative of `gates_of` by z."""
-    return jnp.where(_is_block(gates, candidate, blocks), 1 - gates * gates, gates * (1 - gates))
-
-
-def _is_block(z: Array, number: int, blocks: int) -> Array:
-    """Whether columns are of that block, (1, columns)."""
-    return (jnp.arange(z.shape[-1]) // (z.shape[-1] // blocks) == number)[None]
-
-
 def _cut(rows: Array, numbers: Array) -> Array:
     """Consecutive steps of rows (batch, steps, n) as (steps, batch, n)."""
     return lax.dynamic_slice_in_dim(rows, numbers[0], len(numbers), axis=1).swapaxes(0, 1)

@@ -84,6 +84,15 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[[Any], list[Any]]]] = {
     "lstm": (STEPS, lambda k: [k.LSTM(3, return_sequences=True, dropout=0.1), k.LSTM(2, use_bias=False)]),
     "gru": (STEPS, lambda k: [k.GRU(3, return_sequences=True), k.GRU(2, reset_after=False)]),
     "simple rnn": (STEPS, lambda k: [k.SimpleRNN(3, "relu", return_sequences=True), k.SimpleRNN(2, go_backwards=True)]),
+    "recurrent activations": (
+        STEPS,
+        lambda k: [
+            k.LSTM(3, "relu", "hard_sigmoid", return_sequences=True),
+            k.GRU(3, "softsign", "hard_sigmoid", return_sequences=True),
+            k.SimpleRNN(3, "sigmoid", return_sequences=True),
+            k.Bidirectional(k.LSTM(2, "elu", "linear")),
+        ],
+    ),
     "gru from the end": (STEPS, lambda k: [k.GRU(3, return_sequences=True, go_backwards=True), k.LSTM(2)]),
     "bidirectional": (
         STEPS,

@@ -268,7 +268,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[int | None, ...], str]] = [
     (layer("BatchNormalization", axis=1), (4, 4, 1), "axis must be the last one, -1, received 1"),
     (layer("Embedding", input_dim=3, output_dim=2, mask_zero=True), (4,), "Output 'label' of the network is for each"),
     (layer("Masking", mask_value="0"), (4, 2), "mask_value must be a number, received '0'"),
-    (layer("LSTM", units=2, recurrent_activation="hard_sigmoid"), (4, 2), "recurrent_activation must be 'sigmoid'"),
+    (layer("LSTM", units=2, recurrent_activation="gelu"), (4, 2), "recurrent_activation must be 'sigmoid' or 'elu' or"),
     (layer("LSTM", units=2, stateful=True), (4, 2), "stateful must be False or None, received True"),
     (layer("Bidirectional", layer=layer("Dense", units=2)), (4, 2), "layer must be one of GRU, LSTM, SimpleRNN"),
     (layer("PReLU", shared_axes=None), (4, 4, 1), r"shared_axes must be \[1, 2\], all but the last, received None"),
@@ -412,6 +412,21 @@ def test_a_sequential_model_of_keras_2_is_read(tmp_path: Path) -> None:
     network, weights = load_keras(write_older(tmp_path / "a.h5", model, OLDER))
     assert isinstance(network, Network)
     np.testing.assert_allclose(network.forward(weights, X), np.maximum(X @ KERNEL + [1, -1], 0))
+
+
+def test_the_hard_sigmoid_of_keras_2_has_another_slope(tmp_path: Path) -> None:
+    lstm = {"name": "it", "batch_input_shape": [None, 4, 3], "units": 2, "recurrent_activation": "hard_sigmoid"}
+    model = {"class_name": "Sequential", "config": {"name": "s", "layers": [{"class_name": "LSTM", "config": lstm}]}}
+    arrays = {"it/kernel:0": np.ones((3, 8)), "it/recurrent_kernel:0": np.ones((2, 8)), "it/bias:0": np.zeros(8)}
+    network, weights = load_keras(write_older(tmp_path / "a.h5", model, {"it": arrays}))
+    x = np.full((1, 4, 3), 0.2, "float32")
+    h = c = 0.0
+    for _ in range(4):
+        z = 0.6 + 2 * h
+        gate = min(max(0.2 * z + 0.5, 0), 1)
+        c = gate * c + gate * np.tanh(z)
+        h = gate * np.tanh(c)
+    np.testing.assert_allclose(network.forward(weights, x), [[h, h]], rtol=1e-6)
 
 
 def functional_of_keras_2() -> dict[str, Any]:

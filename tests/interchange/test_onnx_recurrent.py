@@ -66,6 +66,12 @@ def test_a_last_state_that_is_an_output_itself(kind: str, direction: str, tmp_pa
 CASES = {
     "gru that resets before": ("GRU", "", weights("GRU")),
     "relu": ("RNN", 'activations=["Relu"], ', weights("RNN")),
+    "hard gates": ("LSTM", 'activations=["HardSigmoid", "Softsign", "Softsign"], ', weights("LSTM")),
+    "gates of sixths": (
+        "GRU",
+        'activations=["HardSigmoid", "Affine"], activation_alpha=[0.16666667, 1.0], activation_beta=[0.5, 0.0], ',
+        weights("GRU"),
+    ),
     "without biases": ("LSTM", "", {name: shape for name, shape in weights("LSTM").items() if name != "b"}),
     "peepholes": ("LSTM", "", weights("LSTM") | {"p": (1, 3 * UNITS)}),
 }
@@ -83,6 +89,23 @@ def test_variants(name: str, tmp_path: Path) -> None:
     x = rows((ROWS, STEPS, INPUTS))
     network, found = load_onnx(path)
     np.testing.assert_allclose(network.forward(found, jnp.asarray(x)), computed(path, x)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        'activations=["Sigmoid", "Tanh", "Relu"]',  # of what enters the cell, and of what leaves it
+        'activations=["Sigmoid", "ScaledTanh", "ScaledTanh"]',
+        'activations=["HardSigmoid", "Tanh", "Tanh"], activation_alpha=[0.3]',
+        'activations=["Sigmoid", "Tanh", "Tanh", "HardSigmoid", "Tanh", "Tanh"], direction="bidirectional"',
+    ],
+)
+def test_activations_that_no_layer_has_are_refused(told: str, tmp_path: Path) -> None:
+    given = weights("LSTM", 2 if "bidirectional" in told else 1)
+    body = f"y = LSTM<hidden_size={UNITS}, {told}>(x, w, r, b)"
+    path = written(tmp_path / "a.onnx", "float[5, N, 4] x", body, given, "float[] y")
+    with pytest.raises(ValueError, match=r"\(LSTM\) has activations \('\w*Sigmoid', .* which are not known so"):
+        load_onnx(path)
 
 
 def test_rows_whose_lengths_are_told_are_of_any_length(tmp_path: Path) -> None:

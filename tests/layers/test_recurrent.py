@@ -46,9 +46,16 @@ KINDS: list[Recurrent] = [
     Gru(UNITS, reset_after=False),
 ]
 BACKWARDS: list[Recurrent] = [Lstm(UNITS, backwards=True), Gru(UNITS, backwards=True)]
+OTHERS: list[Recurrent] = [
+    Lstm(UNITS, activation="relu", recurrent_activation="hard_sigmoid"),
+    GravesLstm(UNITS, activation="softsign", recurrent_activation="hard_sigmoid_0.2"),
+    Gru(UNITS, activation="elu", recurrent_activation="softsign"),
+    Gru(UNITS, reset_after=False, activation="linear", recurrent_activation="hard_sigmoid"),
+    *(SimpleRnn(UNITS, name) for name in ("elu", "hard_sigmoid", "hard_sigmoid_0.2", "linear", "sigmoid", "softsign")),
+]
 MORE = [
     pytest.param(layer, marks=pytest.mark.slow)
-    for layer in (GravesLstm(UNITS, backwards=True), Gru(UNITS, reset_after=False, backwards=True))
+    for layer in (*OTHERS, GravesLstm(UNITS, backwards=True), Gru(UNITS, reset_after=False, backwards=True))
 ]
 
 each_kind = pytest.mark.parametrize("layer", KINDS, ids=repr)
@@ -120,11 +127,24 @@ def sigmoid(z: Any) -> Any:
     return 1 / (1 + np.exp(-z))
 
 
+CURVES: dict[str, Callable[[Any, Any], Any]] = {
+    "elu": lambda z, xp: xp.where(z > 0, z, xp.exp(z) - 1),
+    "hard_sigmoid": lambda z, xp: xp.clip(z / 6 + 1 / 2, 0, 1),
+    "hard_sigmoid_0.2": lambda z, xp: xp.clip(z / 5 + 1 / 2, 0, 1),
+    "linear": lambda z, xp: z,
+    "relu": lambda z, xp: xp.maximum(z, 0),
+    "sigmoid": lambda z, xp: 1 / (1 + xp.exp(-z)),
+    "softsign": lambda z, xp: z / (1 + abs(z)),
+    "tanh": lambda z, xp: xp.tanh(z),
+}
+
+
 def loop(layer: Recurrent, weights: Any, x: Any, xp: Any = np) -> Any:
     """y of the layer by its formulas, one step after the other, of arrays of NumPy or (`xp`) JAX."""
     units, h = layer.units, xp.zeros((len(x), layer.units))
     cell, found = h, {}
-    act, tanh = (lambda z: 1 / (1 + xp.exp(-z))), xp.tanh
+    act = partial(CURVES[getattr(layer, "recurrent_activation", "sigmoid")], xp=xp)
+    tanh = partial(CURVES[layer.activation], xp=xp)  # type: ignore[attr-defined]
     w, u = weights["kernel"], weights["recurrent"]
     blocks = [slice(at * units, (at + 1) * units) for at in range(4)]
     order = range(x.shape[1])
@@ -132,7 +152,7 @@ def loop(layer: Recurrent, weights: Any, x: Any, xp: Any = np) -> Any:
         z = x[:, step] @ w + weights["bias"][None]
         if isinstance(layer, SimpleRnn):
             z = z + h @ u
-            h = tanh(z) if layer.activation == "tanh" else xp.maximum(z, 0)
+            h = tanh(z)
         elif isinstance(layer, Gru):
             own = h @ u + (weights["recurrent_bias"][None] if layer.reset_after else 0)
             update, reset = (act(z[:, at] + own[:, at]) for at in blocks[:2])
@@ -390,7 +410,8 @@ def test_a_frozen_one_freezes_both_ways() -> None:
         (lambda: Gru(2, reset_after="no"), "reset_after of Gru must be True or False, received 'no'"),  # type: ignore[arg-type]
         (lambda: Lstm(2, unit_forget_bias=1.0), "unit_forget_bias of Lstm must be True or False, received 1.0"),  # type: ignore[arg-type]
         (lambda: Lstm(2, dropout=1), r"dropout of Lstm must be a number in \[0, 1\), received 1"),
-        (lambda: SimpleRnn(2, activation="elu"), "activation of SimpleRnn must be 'tanh' or 'relu', received 'elu'"),
+        (lambda: SimpleRnn(2, "gelu"), "activation of SimpleRnn must be one of elu, .* tanh, received 'gelu'"),
+        (lambda: Gru(2, recurrent_activation=None), "recurrent_activation of Gru must be one of elu, .* received None"),  # type: ignore[arg-type]
         (
             lambda: Bidirectional(Dense(2)),
             r"layer of Bidirectional must be a recurrent layer, received Dense\(units=2\)",

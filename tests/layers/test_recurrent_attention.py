@@ -167,7 +167,7 @@ def test_it_says_what_it_costs() -> None:
         (lambda: RecurrentAttention(0), "units of RecurrentAttention must be a positive integer, received 0"),
         (lambda: RecurrentAttention(5, 2), "must be a multiple of heads=2, received 5; set head_size"),
         (lambda: RecurrentAttention(4, 2, 0), "head_size of RecurrentAttention must be a positive integer or None"),
-        (lambda: RecurrentAttention(4, activation="gelu"), "must be 'tanh' or 'relu', received 'gelu'"),
+        (lambda: RecurrentAttention(4, activation="gelu"), "must be one of elu, .* received 'gelu'"),
         (lambda: RecurrentAttention(4, 2, project=False), "expects neither heads nor head_size, .* received heads=2"),
         (lambda: RecurrentAttention(4, head_size=4, project=False), "received heads=1, head_size=4; leave them out"),
         (

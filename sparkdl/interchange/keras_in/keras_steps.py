@@ -20,6 +20,7 @@ from sparkdl.layers import (
     ReverseSteps,
     SimpleRnn,
 )
+from sparkdl.layers.curves import CURVES
 from sparkdl.layers.recurrent import Recurrent
 from sparkdl.network import Network
 
@@ -109,11 +110,9 @@ def _one_way(config: LayerConfig) -> tuple[Recurrent, tuple[Variable, ...], bool
         "dropout": config.number("dropout", 0.0),
         "recurrent_dropout": config.number("recurrent_dropout", 0.0),
     }
-    if kind is SimpleRnn:
-        given["activation"] = config.only("activation", "tanh", "relu")
-    else:
-        config.only("activation", "tanh")
-        config.only("recurrent_activation", "sigmoid")
+    given["activation"] = _curve(config, "activation", "tanh")
+    if kind is not SimpleRnn:
+        given["recurrent_activation"] = _curve(config, "recurrent_activation", "sigmoid")
     if kind is Lstm:
         config.flag("unit_forget_bias", True)  # of how weights start
     if kind is Gru:
@@ -131,7 +130,14 @@ def _one_way(config: LayerConfig) -> tuple[Recurrent, tuple[Variable, ...], bool
     return layer, tuple(replace(variable, learned=trainable) for variable in variables), sequences
 
 
+KERAS_CURVES = tuple(name for name in CURVES if name != "hard_sigmoid_0.2")
 LAYERS: dict[str, type[Recurrent]] = {"GRU": Gru, "LSTM": Lstm, "SimpleRNN": SimpleRnn}
+
+
+def _curve(config: LayerConfig, option: str, usual: str) -> str:
+    """The name here of an activation; Keras 3 has another hard sigmoid than versions before it."""
+    name = str(config.only(option, usual, *KERAS_CURVES))
+    return "hard_sigmoid_0.2" if name == "hard_sigmoid" and config.version < 3 else name
 
 
 def _two_rows(array: Any) -> tuple[Any, ...]:

@@ -20,6 +20,16 @@ from sparkdl.layers.recurrent import Recurrent
 BLOCKS = {"LSTM": (0, 2, 3, 1), "GRU": (0, 1, 2), "RNN": (0,)}  # of theirs (i o f c; z r h), in our order
 PEEPHOLES = (0, 2, 1)  # of theirs (i o f), in our order
 USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
+# Of an activation what it has as alpha and beta where nothing is told, and its names here by such.
+ACTIVATIONS: Mapping[str, tuple[tuple[float, ...], Mapping[tuple[float, ...], str]]] = {
+    "Affine": ((1.0, 0.0), {(1.0, 0.0): "linear"}),
+    "Elu": ((1.0,), {(1.0,): "elu"}),
+    "HardSigmoid": ((0.2, 0.5), {(0.2, 0.5): "hard_sigmoid_0.2", (round(1 / 6, 6), 0.5): "hard_sigmoid"}),
+    "Relu": ((), {(): "relu"}),
+    "Sigmoid": ((), {(): "sigmoid"}),
+    "Softsign": ((), {(): "softsign"}),
+    "Tanh": ((), {(): "tanh"}),
+}
 
 
 def recurrent(
@@ -65,10 +75,22 @@ def _check(operator: Operator, states: Sequence[Any], weights: Sequence[Any]) ->
         raise Refused(f"its node {operator.name!r} ({kind}) starts from a given state, where one of zeros is known")
     if told.get("clip") or told.get("input_forget", 0):
         raise Refused(f"its node {operator.name!r} ({kind}) has clip or input_forget, which are not known")
-    activations = tuple(told.get("activations") or ())
-    usual = USUAL[kind] * (len(activations) // len(USUAL[kind]))
-    if activations and activations != usual and not (kind == "RNN" and set(activations) == {"Relu"}):
-        raise Refused(f"its node {operator.name!r} ({kind}) has the activations {activations}, where {usual} are known")
+
+
+def _activations(operator: Operator) -> list[str]:
+    """Ours, of one way; both have the same."""
+    told, usual = operator.attributes, USUAL[operator.kind]
+    given = tuple(told.get("activations") or usual)
+    constants = [iter(told.get(name) or ()) for name in ("activation_alpha", "activation_beta")]
+    found = []
+    for name in given:
+        usually, ours = ACTIVATIONS.get(name, ((), {}))
+        own = tuple(round(next(told_of, usual_one), 6) for told_of, usual_one in zip(constants, usually, strict=False))
+        found.append(ours.get(own, ""))
+    first = found[: len(usual)]
+    if not all(found) or found != first * (len(found) // len(first)) or len(set(first[1:])) > 1:
+        raise Refused(f"its node {operator.name!r} ({operator.kind}) has activations {given}, which are not known so")
+    return first
 
 
 def _of_way(way: int, *arrays: Array | None) -> list[Any]:
@@ -76,13 +98,14 @@ def _of_way(way: int, *arrays: Array | None) -> list[Any]:
 
 
 def _layer(operator: Operator, units: int, bias: bool, peepholes: bool, backwards: bool) -> Recurrent:
-    if operator.kind == "GRU":
-        after = bool(operator.attributes.get("linear_before_reset", 0))
-        return Gru(units, reset_after=after, bias=bias, backwards=backwards)
+    given: dict[str, Any] = {"bias": bias, "backwards": backwards}
+    gate, *inner = _activations(operator)
     if operator.kind == "RNN":
-        relu = "Relu" in (operator.attributes.get("activations") or ())
-        return SimpleRnn(units, activation="relu" if relu else "tanh", bias=bias, backwards=backwards)
-    return (GravesLstm if peepholes else Lstm)(units, bias=bias, backwards=backwards)
+        return SimpleRnn(units, gate, **given)
+    given |= {"activation": inner[0], "recurrent_activation": gate}
+    if operator.kind == "GRU":
+        return Gru(units, reset_after=bool(operator.attributes.get("linear_before_reset", 0)), **given)
+    return (GravesLstm if peepholes else Lstm)(units, **given)
 
 
 def _weights(operator: Operator, kernel: Any, recurrent: Any, bias: Any, peephole: Any) -> Weights:

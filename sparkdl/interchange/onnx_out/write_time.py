@@ -33,8 +33,21 @@ LEAST = float(np.finfo("float32").min)
 LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (0, 1, 2)  # of ours i f g o, ONNX has i o f g; z r n is its own order
 
 
+# Of our activations theirs, with alpha and beta where they have such.
+ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "elu": ("Elu", (1.0,)),
+    "hard_sigmoid": ("HardSigmoid", (1 / 6, 0.5)),
+    "hard_sigmoid_0.2": ("HardSigmoid", (0.2, 0.5)),
+    "linear": ("Affine", (1.0, 0.0)),
+    "relu": ("Relu", ()),
+    "sigmoid": ("Sigmoid", ()),
+    "softsign": ("Softsign", ()),
+    "tanh": ("Tanh", ()),
+}
+
+
 def _recurrent(
-    out: Writing, layer: Recurrent, weights: Weights, x: Value, kind: str, order: Any, **given: Any
+    out: Writing, layer: Recurrent, weights: Weights, x: Value, kind: str, order: Any, *activations: str, **given: Any
 ) -> Value:
     """A node of ONNX's, whose rows lie along the second axis and whose outputs have one more for directions."""
     units = layer.units
@@ -54,21 +67,27 @@ def _recurrent(
         to_i, to_f, to_o = np.asarray(weights["peephole"], "float32")
         read += ["", "", out.weight("peephole", np.concatenate([to_i, to_o, to_f])[None])]
     way = "reverse" if layer.backwards else "forward"
+    names, constants = zip(*(ACTIVATIONS[activation] for activation in activations), strict=True)
+    told = {"alpha": [own[0] for own in constants if own], "beta": [own[1] for own in constants if own[1:]]}
+    given |= {"activations": names} | {f"activation_{name}": values for name, values in told.items() if values}
     y = out.squeeze(out.op(kind, *read, hidden_size=units, direction=way, **given), 1)
     made = Value(out.op("Transpose", y, perm=[1, 0, 2]), (x.shape[0], units), x.lengths)
     return out.cleared(made)
 
 
 def _lstm(out: Writing, layer: Lstm, weights: Weights, x: Value) -> Value:
-    return _recurrent(out, layer, weights, x, "LSTM", LSTM_ORDER)
+    inner, gate = layer.activation, layer.recurrent_activation
+    return _recurrent(out, layer, weights, x, "LSTM", LSTM_ORDER, gate, inner, inner)
 
 
 def _gru(out: Writing, layer: Gru, weights: Weights, x: Value) -> Value:
-    return _recurrent(out, layer, weights, x, "GRU", GRU_ORDER, linear_before_reset=int(layer.reset_after))
+    activations = layer.recurrent_activation, layer.activation
+    after = int(layer.reset_after)
+    return _recurrent(out, layer, weights, x, "GRU", GRU_ORDER, *activations, linear_before_reset=after)
 
 
 def _simple_rnn(out: Writing, layer: SimpleRnn, weights: Weights, x: Value) -> Value:
-    return _recurrent(out, layer, weights, x, "RNN", (0,), activations=[layer.activation.capitalize()])
+    return _recurrent(out, layer, weights, x, "RNN", (0,), layer.activation)
 
 
 def _first_step(out: Writing, layer: FirstStep, weights: Weights, x: Value) -> str:

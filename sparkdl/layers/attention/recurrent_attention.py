@@ -15,10 +15,10 @@ from sparkdl.initializers import GlorotUniform, Initializer, Orthogonal
 from sparkdl.layers.attention.dot_product import Attention
 from sparkdl.layers.attention.steps_and_heads import as_heads, flat_heads, without_padding
 from sparkdl.layers.base import Array, Context, KernelLayer, Shape, Weights, jitted
+from sparkdl.layers.curves import CURVES, check_curves
 from sparkdl.layers.products import matmul, transposed_product
 from sparkdl.layers.ragged import Ragged, check_vectors, values_of, with_values
 from sparkdl.layers.recurrent import flat
-from sparkdl.layers.simple_rnn import activated, check_activation, slope_at
 from sparkdl.specs import check_integers
 
 
@@ -79,7 +79,7 @@ class RecurrentAttention(KernelLayer):
         super().__post_init__()
         object.__setattr__(self, "recurrent_initializer", Initializer.of(self.recurrent_initializer))
         check_integers(self, 1, "units", "heads", "head_size")
-        check_activation(self, self.activation)
+        check_curves(self, "activation")
         if not self.project and (self.heads > 1 or self.head_size is not None):
             raise ValueError(
                 "RecurrentAttention with project=False expects neither heads nor head_size, as it has one head of all "
@@ -154,7 +154,7 @@ class RecurrentAttention(KernelLayer):
         z = (z + weights["bias"][None] if self.bias else z).reshape(*rows.shape[:2], self.units)
 
         def advance(taken: Array, z: Array) -> tuple[Array, Array]:
-            y = activated(z + taken, self.activation)
+            y = CURVES[self.activation].value(z + taken)
             heads, _ = attention.forward(self._queries(weights, y[:, None]), keys, values)
             return matmul(flat_heads(heads), read), y
 
@@ -196,7 +196,7 @@ class RecurrentAttention(KernelLayer):
             _, own = attention.forward(query, keys, values)
             dtaken = matmul(after, back).reshape(query.shape)
             dquery, _, _ = attention.backward(query, keys, values, taken, dtaken, own)
-            dz = (dy + self._below(weights, "query", flat_heads(dquery))) * slope_at(y, self.activation)
+            dz = (dy + self._below(weights, "query", flat_heads(dquery))) * CURVES[self.activation].slope(y)
             return dz, dz
 
         steps = dy.swapaxes(0, 1), y.swapaxes(0, 1), _steps(queries), _steps(taken)
