@@ -104,7 +104,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     assert any("prediction_wide_shop" in line for line in tabled)
     accuracies = [float(line) for line in stepped if re.fullmatch(r"[01]\.\d+", line)]
     assert len(accuracies) == 5 and min(accuracies) > 0.85
-    assert float(stepped[1].split()[0]) > 0.5 and stepped[1].endswith(" 3")  # fill and programs
+    assert float(stepped[2].split()[0]) > 0.5 and stepped[2].endswith(" 3")  # fill and programs
     assert "to be" in stepped[-4] and " the " in stepped[-3] and stepped[-1] == "125 (6,)"
     assert any(line.startswith("1.0") for line in read) and "you won free cash" in read
     assert "[UNK]" in "".join(read)
