@@ -21,6 +21,7 @@ from sparkdl.layers import (
     PRelu,
     Relu,
     Relu6,
+    Rescale,
     Selu,
     Sigmoid,
     Silu,
@@ -66,8 +67,10 @@ def activation(config: LayerConfig, shapes: Any = ()) -> tuple[Layer, ...]:
         part = LAYERS[own.kind](own, shapes)
         own.check_read()
         return part.layers
-    if not isinstance(value, str) or value not in NAMES or (value == "hard_sigmoid" and config.version < 3):
+    if not isinstance(value, str) or value not in NAMES:
         raise config.wrong("activation", value, f"one of {', '.join(NAMES)}")
+    if value == "hard_sigmoid" and config.version < 3:  # another one, of slope 0.2
+        return Rescale(0.2, 0.5), HardTanh(0.0, 1.0)
     return (NAMES[value],)
 
 
