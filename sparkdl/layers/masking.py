@@ -32,7 +32,23 @@ def back_in_place(values: Array, kept: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Masking(Layer):
+class LeavesSteps(Layer):
+    """Base of the layers that leave steps out, and so give rows of other lengths than they read."""
+
+    @property
+    def takes_ragged(self) -> bool:
+        return True
+
+    @property
+    def gives_lengths(self) -> bool:
+        return True
+
+    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
+        return {}
+
+
+@dataclass(frozen=True)
+class Masking(LeavesSteps):
     """Leaves out the steps all of whose numbers are `value`: Keras's Masking, and Deeplearning4j's MaskZeroLayer.
 
     x  (batch, steps, ...), or Ragged of such               dx  (batch, steps, ...)   dL/dx, zeros at steps left out
@@ -66,19 +82,8 @@ class Masking(Layer):
         if not is_number(self.value) or not math.isfinite(self.value):
             raise ValueError(f"value of Masking must be a finite number, received {self.value!r}.")
 
-    @property
-    def takes_ragged(self) -> bool:
-        return True
-
-    @property
-    def gives_lengths(self) -> bool:
-        return True
-
     def output_shape(self, input_shape: Shape) -> Shape:
         return _any_length("Masking", input_shape)
-
-    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
-        return {}
 
     @jitted
     def forward(self, weights: Weights, x: Array | Ragged) -> Ragged:  # type: ignore[override]
@@ -95,7 +100,7 @@ class Masking(Layer):
 
 
 @dataclass(frozen=True)
-class MaskedEmbedding(Embedding):
+class MaskedEmbedding(LeavesSteps, Embedding):
     """An Embedding of which category 0 is padding, whose steps are left out: Keras's `Embedding(mask_zero=True)`.
 
     x  (batch, steps) of int32, or Ragged of such           dx  none
@@ -115,14 +120,6 @@ class MaskedEmbedding(Embedding):
 
     each_step = False
 
-    @property
-    def takes_ragged(self) -> bool:
-        return True
-
-    @property
-    def gives_lengths(self) -> bool:
-        return True
-
     def output_shape(self, input_shape: Shape) -> Shape:
         if len(input_shape) != 1:
             raise ValueError(
@@ -130,9 +127,6 @@ class MaskedEmbedding(Embedding):
                 f"received {input_shape}; use Embedding for others."
             )
         return (*_any_length("MaskedEmbedding", input_shape), self.size)
-
-    def first_state(self, rows: int, input_shape: Any, dtype: Any = float, longest: int | None = None) -> Any:
-        return {}
 
     def _read(self, x: Array | Ragged) -> Ragged:
         rows = as_ragged(x)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparkdl.arrays import Array
+from sparkdl.interchange.onnx_curves import ONNX_CURVES
 from sparkdl.interchange.onnx_in.assembly import Assembly, float32
 from sparkdl.interchange.onnx_in.folding import check_whole, once
 from sparkdl.interchange.onnx_in.onnx_file import Operator
@@ -20,16 +21,9 @@ from sparkdl.layers.recurrent import Recurrent
 BLOCKS = {"LSTM": (0, 2, 3, 1), "GRU": (0, 1, 2), "RNN": (0,)}  # of theirs (i o f c; z r h), in our order
 PEEPHOLES = (0, 2, 1)  # of theirs (i o f), in our order
 USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
-# Of an activation what it has as alpha and beta where nothing is told, and its names here by such.
-ACTIVATIONS: Mapping[str, tuple[tuple[float, ...], Mapping[tuple[float, ...], str]]] = {
-    "Affine": ((1.0, 0.0), {(1.0, 0.0): "linear"}),
-    "Elu": ((1.0,), {(1.0,): "elu"}),
-    "HardSigmoid": ((0.2, 0.5), {(0.2, 0.5): "hard_sigmoid_0.2", (round(1 / 6, 6), 0.5): "hard_sigmoid"}),
-    "Relu": ((), {(): "relu"}),
-    "Sigmoid": ((), {(): "sigmoid"}),
-    "Softsign": ((), {(): "softsign"}),
-    "Tanh": ((), {(): "tanh"}),
-}
+OURS = {(kind, tuple(round(one, 6) for one in constants)): name for name, (kind, constants) in ONNX_CURVES.items()}
+# Alpha and beta where a file tells none; others have no such.
+UNTOLD = {"Affine": (1.0, 0.0), "Elu": (1.0,), "HardSigmoid": (0.2, 0.5)}
 
 
 def recurrent(
@@ -79,14 +73,13 @@ def _check(operator: Operator, states: Sequence[Any], weights: Sequence[Any]) ->
 
 def _activations(operator: Operator) -> list[str]:
     """Ours, of one way; both have the same."""
-    told, usual = operator.attributes, USUAL[operator.kind]
-    given = tuple(told.get("activations") or usual)
-    constants = [iter(told.get(name) or ()) for name in ("activation_alpha", "activation_beta")]
+    attributes, usual = operator.attributes, USUAL[operator.kind]
+    given = tuple(attributes.get("activations") or usual)
+    constants = [iter(attributes.get(name) or ()) for name in ("activation_alpha", "activation_beta")]
     found = []
     for name in given:
-        usually, ours = ACTIVATIONS.get(name, ((), {}))
-        own = tuple(round(next(told_of, usual_one), 6) for told_of, usual_one in zip(constants, usually, strict=False))
-        found.append(ours.get(own, ""))
+        own = tuple(round(next(told, one), 6) for told, one in zip(constants, UNTOLD.get(name, ()), strict=False))
+        found.append(OURS.get((name, own), ""))
     first = found[: len(usual)]
     if not all(found) or found != first * (len(found) // len(first)) or len(set(first[1:])) > 1:
         raise Refused(f"its node {operator.name!r} ({operator.kind}) has activations {given}, which are not known so")

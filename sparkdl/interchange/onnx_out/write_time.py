@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sparkdl.interchange.onnx_curves import ONNX_CURVES
 from sparkdl.interchange.onnx_out.value import Value
 from sparkdl.interchange.onnx_out.write_categories import shared_out
 from sparkdl.interchange.onnx_out.write_dense import product
@@ -33,19 +34,6 @@ LEAST = float(np.finfo("float32").min)
 LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (0, 1, 2)  # of ours i f g o, ONNX has i o f g; z r n is its own order
 
 
-# Of our activations theirs, with alpha and beta where they have such.
-ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "elu": ("Elu", (1.0,)),
-    "hard_sigmoid": ("HardSigmoid", (1 / 6, 0.5)),
-    "hard_sigmoid_0.2": ("HardSigmoid", (0.2, 0.5)),
-    "linear": ("Affine", (1.0, 0.0)),
-    "relu": ("Relu", ()),
-    "sigmoid": ("Sigmoid", ()),
-    "softsign": ("Softsign", ()),
-    "tanh": ("Tanh", ()),
-}
-
-
 def _recurrent(
     out: Writing, layer: Recurrent, weights: Weights, x: Value, kind: str, order: Any, *activations: str, **given: Any
 ) -> Value:
@@ -67,7 +55,7 @@ def _recurrent(
         to_i, to_f, to_o = np.asarray(weights["peephole"], "float32")
         read += ["", "", out.weight("peephole", np.concatenate([to_i, to_o, to_f])[None])]
     way = "reverse" if layer.backwards else "forward"
-    names, constants = zip(*(ACTIVATIONS[activation] for activation in activations), strict=True)
+    names, constants = zip(*(ONNX_CURVES[activation] for activation in activations), strict=True)
     told = {"alpha": [own[0] for own in constants if own], "beta": [own[1] for own in constants if own[1:]]}
     given |= {"activations": names} | {f"activation_{name}": values for name, values in told.items() if values}
     y = out.squeeze(out.op(kind, *read, hidden_size=units, direction=way, **given), 1)
