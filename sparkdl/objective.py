@@ -15,6 +15,8 @@ from jax import Array, lax
 from sparkdl.arrays import Parts
 from sparkdl.decoding.labels import LabelPart
 from sparkdl.decoding.ragged_rows import RaggedRows
+from sparkdl.layers.augmentation import RandomImageLayer
+from sparkdl.layers.moving import moves_of, moving_layers
 from sparkdl.layers.ragged import Ragged, is_ragged, step_shape, values_of
 from sparkdl.layers.steps import cut, rejoined, step_weights, steps_of
 from sparkdl.losses import Loss
@@ -202,6 +204,25 @@ class Objective:
             except ValueError as error:
                 raise ValueError(f"Output {name!r}: {error}" if self.several else str(error)) from None
 
+    def check_moving(self, network: BaseNetwork) -> None:
+        """ValueError when labels that name places cannot follow what layers of the network move in training."""
+        shapes = network.output_shapes
+        for (name, loss), exit in zip(self.losses.items(), network.exits, strict=True):
+            if is_ragged(shapes[name]) or not loss.names_places(shapes[name]):
+                continue
+            for path, layer in moving_layers(network, exit).items():
+                if type(layer).move is RandomImageLayer.move:
+                    raise ValueError(
+                        f"Layer {path!r} ({type(layer).__name__}) shows another part of the image, which the labels of "
+                        f"{type(loss).__name__} cannot follow; vary images by RandomFlip and RandomAffine, or cut rows "
+                        "and labels before."
+                    )
+                if layer.beyond == "constant" and loss.labels_everywhere:
+                    raise ValueError(
+                        f"Layer {path!r} ({type(layer).__name__}) fills what is beyond the edges by a constant, where "
+                        f"{type(loss).__name__} would have no label; take fill='reflect', 'nearest' or 'wrap'."
+                    )
+
     def check_rows_alone(self, method: str) -> None:
         """ValueError from a method that takes rows by themselves, if a loss compares those of a batch."""
         for loss in self.losses.values():
@@ -254,6 +275,16 @@ class Objective:
         return {name: self._predicted(name, own) for name, own in y.items()}
 
     # In the compiled step. y, labels: arrays by output.
+
+    def follow(self, labels: Parts, y: Parts, network: BaseNetwork, kept: Any) -> Parts:
+        """Labels that name places as they are after what layers moved, as `train_forward` kept it; others as given."""
+        found = dict(labels)
+        for (name, loss), exit in zip(self.losses.items(), network.exits, strict=True):
+            shape = values_of(y[name]).shape[1:]
+            if loss.names_places(shape) and not isinstance(y[name], Ragged):
+                for move in moves_of(network, exit, kept):
+                    found[name] = loss.moved(found[name], shape, move)
+        return found
 
     def shares(self, labels: Parts, row_weights: Array, add_up: Callable[[Array], Array]) -> Parts:
         """By output what a row's loss counts, so that all are to be divided by the sum of row weights only.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,26 @@ from jax import lax
 
 from sparkdl.layers.base import Array, Context, Layer, Shape, Weights, jitted
 from sparkdl.layers.image import check_size, image_shape
+from sparkdl.moves import Move
 from sparkdl.specs import are_bounds, is_number
 
 
 @dataclass(frozen=True)
 class RandomImageLayer(Layer):
-    """A layer that draws something for every image in training, and changes the image by that."""
+    """A layer that draws something for every image in training, and changes the image by that.
+
+    Attributes
+    ----------
+    moves : bool
+        Of the class: whether it moves what is in the image, so that labels which name places have to follow.
+    """
+
+    moves: ClassVar[bool] = False
+
+    @property
+    def beyond(self) -> str:
+        """What is where y shows places beyond the edges of x: one of `moves.FILLS`."""
+        return "nearest"
 
     @abstractmethod
     def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
@@ -26,6 +40,16 @@ class RandomImageLayer(Layer):
     @abstractmethod
     def change(self, x: Array, drawn: Array) -> Array:
         """y in training."""
+
+    def move(self, drawn: Array, size: tuple[int, int]) -> Move:
+        """How `change` moves what is in images of this height and width.
+
+        Raises
+        ------
+        NotImplementedError
+            It moves nothing, or cannot say how.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot say how it moves what is in an image.")
 
     def train_forward(self, weights: Weights, x: Array, context: Context) -> tuple[Array, Array]:
         drawn = self.draw(context.key, x.shape, x.dtype)
@@ -47,6 +71,8 @@ class RandomCrop(RandomImageLayer):
     size : tuple of int
         Height and width of the window.
     """
+
+    moves = True  # at inference, too, so that it has no `move`: labels of whole images fit neither
 
     size: tuple[int, int]
 
@@ -103,6 +129,8 @@ class RandomFlip(ImageVariation):
         "horizontal" swaps left and right, "vertical" top and bottom.
     """
 
+    moves = True
+
     axis: str = "horizontal"
 
     def __post_init__(self) -> None:
@@ -116,6 +144,13 @@ class RandomFlip(ImageVariation):
 
     def change(self, x: Array, drawn: Array) -> Array:
         return jnp.where(drawn, jnp.flip(x, 2 if self.axis == "horizontal" else 1), x)
+
+    def move(self, drawn: Array, size: tuple[int, int]) -> Move:
+        same = jnp.ones(len(drawn))
+        turned = jnp.where(drawn.reshape(len(drawn)), -same, same)
+        across = self.axis == "horizontal"
+        scale = jnp.stack([same, turned] if across else [turned, same], axis=-1)
+        return Move(scale[:, None] * jnp.eye(2)[None], jnp.zeros((len(drawn), 2)), self.beyond)
 
 
 @dataclass(frozen=True)

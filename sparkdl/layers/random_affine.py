@@ -12,9 +12,9 @@ from jax.scipy.ndimage import map_coordinates
 
 from sparkdl.layers.augmentation import ImageVariation
 from sparkdl.layers.base import Array, Shape
+from sparkdl.moves import FILLS, Move
 from sparkdl.specs import are_bounds, is_number
 
-FILLS = ("reflect", "nearest", "wrap", "constant")
 Bounds = float | tuple[float, float]
 
 
@@ -55,6 +55,8 @@ class RandomAffine(ImageVariation):
     (30, 30, 8)
     """
 
+    moves = True
+
     rotation: Bounds = 0.0
     shift: Bounds = 0.0
     width_shift: Bounds | None = None
@@ -79,6 +81,10 @@ class RandomAffine(ImageVariation):
             raise ValueError(f"fill of RandomAffine must be one of {', '.join(FILLS)}, received {self.fill!r}.")
         if not is_number(self.value):
             raise ValueError(f"value of RandomAffine must be a finite number, received {self.value!r}.")
+
+    @property
+    def beyond(self) -> str:
+        return self.fill
 
     def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
         """Angle in radians, shifts in pixels and zooms, (batch, 5); not in bfloat16, which tells no places apart."""
@@ -121,6 +127,14 @@ class RandomAffine(ImageVariation):
 
         dtype, x = x.dtype, x.astype(drawn.dtype)
         return jax.vmap(seen)(x, drawn).astype(dtype)
+
+    def move(self, drawn: Array, size: tuple[int, int]) -> Move:
+        angle, shifts, zooms = drawn[:, 0], drawn[:, 1:3], drawn[:, 3:]
+        cosine, sine = jnp.cos(angle), jnp.sin(angle)
+        turned = jnp.stack([jnp.stack([cosine, sine], -1), jnp.stack([-sine, cosine], -1)], 1) * zooms[:, None]
+        height_and_width = jnp.array(size, drawn.dtype)
+        matrix = turned * height_and_width[None, None] / height_and_width[None, :, None]
+        return Move(matrix, -(matrix * (shifts / height_and_width[None])[:, None]).sum(axis=-1), self.beyond)
 
 
 def _bounds(given: Bounds) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from jax import Array
 
 from sparkdl.boxes import BOX, LABEL, NO_OBJECT, overlaps, size_overlaps
 from sparkdl.losses.loss import Loss
+from sparkdl.moves import Move, moved_boxes
 from sparkdl.specs import check_integers, check_range
 
 ROUNDING = 1e-3  # by which a corner may lie beyond its image
@@ -38,6 +39,9 @@ class Yolo(Loss):
     labels   (batch, boxes * 5) or (batch, boxes, 5), of up to `max_boxes` boxes: class, left, top, right and bottom,
              the latter as fractions of the image's width and height; a box of class -1 is none. A column may hold
              fewer boxes in a row, or none, as array<array<double>> or one after another as array<double>
+
+    Boxes follow layers that move what is in an image in training, as `RandomFlip` and `RandomAffine` do. They are cut
+    off at its edges, and left out where their middle lies beyond, as by Liu et al. 2016 (SSD, section 2.2).
 
     The predictions are, in the place of each box's numbers, its left, top, right, bottom, objectness, and a probability
     for each class: `sparkdl.boxes.select_boxes`, or the stage `BoxSelector`, keeps those that count. "iou" is the mean,
@@ -92,6 +96,15 @@ class Yolo(Loss):
                 f"Yolo of {count} anchors needs a network ending in rows of shape (rows, columns, {count} * (5 + "
                 f"classes)), this one ends in {tuple(output_shape)}; put Conv({count} * (5 + classes), 1) at its end."
             )
+
+    def names_places(self, output_shape: tuple[int, ...]) -> bool:
+        return True
+
+    def moved(self, labels: Array, output_shape: tuple[int, ...], move: Move) -> Array:
+        truth = labels.reshape(len(labels), self.max_boxes, LABEL)
+        boxes, inside = moved_boxes(truth[..., 1:].astype(move.matrix.dtype), move)
+        kinds = jnp.where(inside, truth[..., 0], NO_OBJECT)
+        return jnp.concatenate([kinds[..., None], boxes.astype(truth.dtype)], axis=-1).reshape(labels.shape)
 
     def encode(self, labels: np.ndarray[Any, Any], output_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         flat = labels.reshape(len(labels), math.prod(labels.shape[1:]))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from sparkdl.moves import Move
 from sparkdl.specs import Spec, refuse_stale
 
 
@@ -42,6 +43,7 @@ class Loss(Spec):
     least_outputs: ClassVar[int] = 1
     one_class: ClassVar[bool] = False  # whether rows of one class are enough to learn from
     whole_batch: ClassVar[bool] = False  # whether a row's loss depends on the other rows, of all workers
+    labels_everywhere: ClassVar[bool] = False  # whether those that name places are of every place
     label_group: ClassVar[int] = 0  # labels come so many together, and a row may have fewer: -1 fills it up
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -63,6 +65,14 @@ class Loss(Spec):
             f"{type(self).__name__} needs a network ending in rows of shape ({axis},){least}, "
             f"this one ends in {tuple(output_shape)}; put {remedy} at its end."
         )
+
+    def names_places(self, output_shape: tuple[int, ...]) -> bool:
+        """Whether the labels say where in an image something is, and so follow layers that move what is in it."""
+        return False
+
+    def moved(self, labels: Array, output_shape: tuple[int, ...], move: Move) -> Array:
+        """Encoded labels that name places, as they are after a move."""
+        raise NotImplementedError(f"{type(self).__name__} has labels that name no places.")
 
     def encode(self, labels: np.ndarray[Any, Any], output_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         """Labels as `value` takes them, checked on the host.

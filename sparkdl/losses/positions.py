@@ -11,6 +11,7 @@ from jax import Array
 
 from sparkdl.losses.categorical import SoftmaxCrossEntropy
 from sparkdl.losses.loss import Loss
+from sparkdl.moves import Move, moved_map
 
 
 def of_one_position(loss: Loss) -> Loss:
@@ -25,6 +26,9 @@ class EachPosition(Loss):
     outputs  (batch, *positions, outputs)
     labels   (batch, *positions) classes, or (batch, *positions, labels); the positions may also be one axis
 
+    Where a row's positions are the rows and columns of an image, its labels follow layers that move what is in it in
+    training, as `RandomFlip` and `RandomAffine` do: each position then has the label of the nearest one before.
+
     Parameters
     ----------
     loss : Loss or str, default SoftmaxCrossEntropy()
@@ -32,6 +36,8 @@ class EachPosition(Loss):
     """
 
     loss: Loss | str = SoftmaxCrossEntropy()
+
+    labels_everywhere = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,6 +64,12 @@ class EachPosition(Loss):
         *positions, outputs = output_shape
         one_class = self._of_one.takes_classes and outputs > 1
         return math.prod(positions) * (1 if one_class else self._of_one.labels_a_row((outputs,)))
+
+    def names_places(self, output_shape: tuple[int, ...]) -> bool:
+        return len(output_shape) == 3
+
+    def moved(self, labels: Array, output_shape: tuple[int, ...], move: Move) -> Array:
+        return moved_map(labels.reshape(len(labels), *output_shape[:2], -1), move).reshape(labels.shape)
 
     def encode(self, labels: np.ndarray[Any, Any], output_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         *positions, outputs = output_shape

@@ -129,6 +129,7 @@ class Training(Spec):
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, received {self.dtype!r}.")
         shapes, objective = self.network.output_shapes, self.objective
         objective.check(self.network)
+        objective.check_moving(self.network)
         for name, loss in objective.losses.items():
             try:
                 check_loss(loss, step_shape(shapes[name]))

@@ -67,11 +67,12 @@ def make_probe(network: BaseNetwork, objective: Objective, dtype: str | None = N
         x = network.read(rows.features, dtype or wide)
         outputs, kept = network.train_forward(weights, x, context)
         y = network.named(cast(outputs, wide))
-        delta = network.joined(objective.delta(y, rows.labels, row_weights, shares, Workers()))
+        labels = objective.follow(rows.labels, y, network, kept)
+        delta = network.joined(objective.delta(y, labels, row_weights, shares, Workers()))
         dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, values_of(outputs))
         _, sums = network.train_backward(weights, x, outputs, dy, kept, context, False)
 
-        weight = objective.totals(y, rows.labels, row_weights, shares, Workers())[2]
+        weight = objective.totals(y, labels, row_weights, shares, Workers())[2]
         total = jnp.where(weight > 0, weight, 1)
         learned = network.learned(before)
         pull = jax.grad(lambda part: jnp.asarray(network.penalty(updated(before, part)), wide))(learned)

@@ -151,13 +151,14 @@ def make_step(program: Program, clock: Clock | None = None, several: bool = Fals
             context = Context(own_key, row_weights, axis, factored, program.apart, states)
             outputs, kept = network.train_forward(weights, x, context)
             y = network.named(cast(outputs, wide))
-            delta = network.joined(objective.delta(y, rows.labels, row_weights, shares, Workers(axis)))
+            labels = objective.follow(rows.labels, y, network, kept)
+            delta = network.joined(objective.delta(y, labels, row_weights, shares, Workers(axis)))
             dy = jax.tree.map(lambda array, like: array.astype(like.dtype), delta, values_of(outputs))
             _, gradient = network.train_backward(weights, x, outputs, dy, kept, context, False)
             gradient = jax.tree.map(lambda part: part if part.dtype == INTEGERS else part.astype(wide), gradient)
             statistics = network.new_statistics(state.weights, kept)
             after = None if states is None else network.new_state(states, kept)
-            totals = objective.totals(y, rows.labels, row_weights, shares, Workers(axis))
+            totals = objective.totals(y, labels, row_weights, shares, Workers(axis))
             return Sums(gradient, totals), statistics, after
 
         def sums(part: Array, rows: Rows) -> tuple[Sums, Any]:
