@@ -8,6 +8,9 @@ LONGEST := notebooks/transfer_learning.ipynb
 NOTEBOOKS := $(LONGEST) $(filter-out $(LONGEST),$(wildcard notebooks/*.ipynb))
 BENCHMARKS := $(filter-out benchmarks/reporting.py,$(wildcard benchmarks/*.py))
 
+# Hundreds of processes start in tests and notebooks: what the first of them compiles is there for the others.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help quickstart pretrained test test-all test-slow test-cluster test-benchmarks test-matrix test-matrix-quick test-peers lint notebooks docs benchmarks clean
 

@@ -35,6 +35,16 @@ def distributions(requirements: str) -> set[str]:
 # What is declared
 
 
+def test_every_line_of_slow_tests_begins_a_test_that_is_there() -> None:
+    lines = (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == sorted(set(lines))
+    for line in lines:
+        path, _, test = line.partition("::")
+        assert (ROOT / path).exists(), line
+        name = test.partition("[")[0]
+        assert not name or re.search(rf"^ *def {name}", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE), line
+
+
 def test_every_import_is_a_requirement(declared: configparser.ConfigParser) -> None:
     imported = set()
     for path in CODE:
