@@ -59,8 +59,11 @@ def moved_boxes(boxes: Array, move: Move) -> tuple[Array, Array]:
     return jnp.clip(whole, 0, 1), ((middles >= 0) & (middles < 1)).all(axis=-1)
 
 
-def moved_map(labels: Array, move: Move) -> Array:
-    """Labels (batch, rows, columns, labels) of the positions of an image, each that of the nearest place before."""
+def moved_map(labels: Array, move: Move, missing: float) -> Array:
+    """Labels (batch, rows, columns, labels) of the positions of an image, each that of the nearest place before.
+
+    `missing` is what stands for none, beyond the edges if the move fills these with a constant.
+    """
     sizes, exact = labels.shape[1:3], move.matrix.dtype
     grid = jnp.meshgrid(*((jnp.arange(size, dtype=exact) + 0.5) / size - 0.5 for size in sizes), indexing="ij")
     numbers = jnp.arange(math.prod(sizes), dtype=exact).reshape(sizes)
@@ -70,7 +73,7 @@ def moved_map(labels: Array, move: Move) -> Array:
             (matrix[axis, 0] * grid[0] + matrix[axis, 1] * grid[1] + offset[axis] + 0.5) * sizes[axis] - 0.5
             for axis in range(2)
         ]
-        nearest = map_coordinates(numbers, sources, order=0, mode=move.fill)
-        return own.reshape(-1, own.shape[-1])[nearest.astype(jnp.int32)]
+        nearest = map_coordinates(numbers, sources, order=0, mode=move.fill, cval=-1).astype(jnp.int32)
+        return jnp.where(nearest[..., None] < 0, jnp.array(missing, own.dtype), own.reshape(-1, own.shape[-1])[nearest])
 
     return jax.vmap(of_image)(labels, move.matrix, move.offset)

@@ -14,18 +14,19 @@ from jax import Array, lax
 
 from sparkdl.arrays import Parts
 from sparkdl.decoding.labels import LabelPart
+from sparkdl.decoding.layout import Layout
 from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.layers.augmentation import RandomImageLayer
 from sparkdl.layers.moving import moves_of, moving_layers
 from sparkdl.layers.ragged import Ragged, is_ragged, step_shape, values_of
 from sparkdl.layers.steps import cut, rejoined, step_weights, steps_of
 from sparkdl.losses import Loss
+from sparkdl.losses.positions import NO_CLASS
 from sparkdl.specs import Named
 
 if TYPE_CHECKING:
     from sparkdl.base_network import BaseNetwork
 
-NO_CLASS = -1  # in place of a class where a row has no label; elsewhere that is NaN
 SENT, PENALTY, FIRST = 3, 4, 5  # places in totals: bytes sent; of several outputs the penalty, then three of each
 
 
@@ -170,19 +171,23 @@ class Objective:
                 raise ValueError(f"Output {name!r}: {error}" if self.several else str(error)) from None
         return encoded
 
-    def label_parts(self, columns: Mapping[str, str], network: BaseNetwork) -> dict[str, LabelPart]:
-        """How to read the labels of columns whose names are given by output."""
-        shapes, follows = network.output_shapes, network.step_outputs
-        return {
-            name: LabelPart(
+    def label_parts(
+        self, columns: Mapping[str, str], network: BaseNetwork, layouts: Mapping[str, Layout]
+    ) -> dict[str, LabelPart]:
+        """How to read the labels of columns whose names are given by output; `layouts` are those of the features."""
+        shapes, follows, found = network.output_shapes, network.step_outputs, {}
+        for name, column in columns.items():
+            loss, shape = self.losses[name], step_shape(shapes[name])
+            mask = None if name in follows else loss.mask_shape(shape)
+            found[name] = LabelPart(
                 column,
-                self.losses[name].labels_a_row(step_shape(shapes[name])),
+                loss.labels_a_row(shape),
                 optional=self.several,
                 follows=follows.get(name, ""),
-                group=self.losses[name].label_group,
+                group=loss.label_group,
+                mask=mask and LabelPart.mask_of(column, mask, layouts),
             )
-            for name, column in columns.items()
-        }
+        return found
 
     def check(self, network: BaseNetwork) -> None:
         """ValueError when the outputs of a network have no labels that it could learn from; see `Loss.check`."""
@@ -210,18 +215,19 @@ class Objective:
         for (name, loss), exit in zip(self.losses.items(), network.exits, strict=True):
             if is_ragged(shapes[name]) or not loss.names_places(shapes[name]):
                 continue
-            for path, layer in moving_layers(network, exit).items():
+            layers = moving_layers(network, exit)
+            sizes = network.path_shapes(list(layers))
+            for path, layer in layers.items():
+                subject = f"Layer {path!r} ({type(layer).__name__})"
                 if type(layer).move is RandomImageLayer.move:
                     raise ValueError(
-                        f"Layer {path!r} ({type(layer).__name__}) shows another part of the image, which the labels of "
-                        f"{type(loss).__name__} cannot follow; vary images by RandomFlip and RandomAffine, or cut rows "
-                        "and labels before."
+                        f"{subject} shows another part of the image, which the labels of {type(loss).__name__} cannot "
+                        "follow; vary images by RandomFlip and RandomAffine, or cut rows and labels before."
                     )
-                if layer.beyond == "constant" and loss.labels_everywhere:
-                    raise ValueError(
-                        f"Layer {path!r} ({type(layer).__name__}) fills what is beyond the edges by a constant, where "
-                        f"{type(loss).__name__} would have no label; take fill='reflect', 'nearest' or 'wrap'."
-                    )
+                try:
+                    loss.check_moved(shapes[name], sizes[path][:2], layer.beyond)
+                except ValueError as error:
+                    raise ValueError(f"{subject} {error}") from None
 
     def check_rows_alone(self, method: str) -> None:
         """ValueError from a method that takes rows by themselves, if a loss compares those of a batch."""
@@ -363,9 +369,9 @@ class Objective:
 
 
 def without_label(labels: Any) -> Any:
-    """Of each row of an encoded array, NumPy's or JAX's, whether it has no label."""
+    """Of each row of an encoded array, NumPy's or JAX's, whether it has no label, at none of its positions."""
     missing = labels == NO_CLASS if np.issubdtype(labels.dtype, np.integer) else labels != labels  # NaN
-    return missing.any(axis=tuple(range(1, labels.ndim)))
+    return missing.all(axis=tuple(range(1, labels.ndim)))
 
 
 def read_losses(text: str) -> Loss | dict[str, Loss]:

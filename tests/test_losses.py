@@ -31,6 +31,7 @@ SOFTMAX = special.softmax(OUTPUTS, axis=1)
 DISTANCES = np.abs(OTHERS)
 STRENGTHS = special.expit(OUTPUTS)
 SIX = np.concatenate([OUTPUTS, OTHERS], axis=1)
+IGNORED = np.array([[False, True], [True, True], [False, False], [True, False]])  # by row and position
 EIGHT = np.concatenate([OUTPUTS, OTHERS, OUTPUTS[:, ::-1]], axis=1)[:, :8]
 
 
@@ -56,6 +57,12 @@ def squared_hinge(o: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 def margins(o: np.ndarray, t: np.ndarray, upper: float = 0.9, lower: float = 0.1, absent: float = 0.5) -> np.ndarray:
     return np.where(t, (upper - o).clip(0) ** 2, absent * (o - lower).clip(0) ** 2).sum(1)
+
+
+def mean_of_known(each: list[np.ndarray]) -> np.ndarray:
+    """Of losses by position and row the mean over those that are not ignored; 0 where all are."""
+    known = ~IGNORED
+    return (np.stack(each, axis=1) * known).sum(1) / known.sum(1).clip(1)
 
 
 def pinball(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -352,6 +359,18 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         np.stack([COUNTS, BITS], axis=1),
         (normal(OUTPUTS, OTHERS, COUNTS) + normal(OUTPUTS[::-1], OTHERS[::-1], BITS)) / 2,
     ),
+    "each position, some without a class": (
+        losses.EachPosition(ignore_class=255),
+        np.stack([OUTPUTS, OTHERS], axis=1),
+        np.where(IGNORED, -1, np.stack([CLASSES, CLASSES[::-1]], axis=1)),
+        mean_of_known([cross_entropy(OUTPUTS, ONE_HOT), cross_entropy(OTHERS, ONE_HOT[::-1])]),
+    ),
+    "each position, many, some without labels": (
+        losses.EachPosition("sigmoid_cross_entropy", ignore_class=-1),
+        np.stack([OUTPUTS, OTHERS], axis=1),
+        np.where(IGNORED[..., None], np.nan, np.stack([BITS, 1 - BITS], axis=1)),
+        mean_of_known([binary(OUTPUTS, BITS), binary(OTHERS, 1 - BITS)]),
+    ),
     "yolo": (
         losses.Yolo(ANCHORS, max_boxes=3),
         GRID,
@@ -542,6 +561,18 @@ def test_focal_losses_are_finite_however_sure_the_outputs_are(kind: type[Loss], 
         (lambda: losses.Triplet().check((3,)), r"Triplet needs a network ending in rows of shape \(2,\)"),
         (lambda: losses.EachPosition().check((3,)), "EachPosition needs a network ending in rows of shape"),
         (lambda: losses.EachPosition().encode(np.zeros((2, 3)), (4, 5)), r"takes labels of shape \(4,\)"),
+        (
+            lambda: losses.EachPosition(ignore_class=255).encode(np.full((2, 4), 9), (4, 5)),
+            "from 0 to 4, .* received 9",
+        ),
+        (
+            lambda: losses.EachPosition(ignore_class=1.5),
+            "ignore_class of EachPosition must be an integer, .* received 1.5",
+        ),
+        (
+            lambda: losses.EachPosition("squared_error", ignore_class=0),
+            "of losses of classes, which SquaredError.* is not",
+        ),
         (lambda: losses.EvidenceLowerBound(0), "latent of EvidenceLowerBound must be a positive integer, received 0"),
         (lambda: losses.EvidenceLowerBound(1, beta=-1), r"beta of EvidenceLowerBound must be a number in \[0, inf\)"),
         (lambda: losses.EvidenceLowerBound(1, losses.InBatchSoftmax()), "a loss of each row by itself"),

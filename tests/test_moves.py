@@ -24,12 +24,14 @@ from sparkdl.layers import (
 )
 from sparkdl.layers.base import Context
 from sparkdl.losses import EachPosition, Loss, Yolo
+from sparkdl.models import unet
 from sparkdl.objective import Objective
 from sparkdl.weights import named_arrays
 
 DRAW = np.random.default_rng(3)
 ROWS, HEIGHT, WIDTH = 8, 12, 16
 ANCHORS = ((0.3, 0.3),)
+SCIPYS = {"reflect": "reflect", "nearest": "nearest", "wrap": "grid-wrap", "constant": "grid-constant"}
 WHOLE = RandomAffine(rotation=25.0, shift=0.1, zoom=0.2)  # all that it can do
 
 
@@ -53,20 +55,25 @@ def test_the_classes_of_pixels_are_mirrored_with_them(axis: str, dtype: str) -> 
     np.testing.assert_array_equal(own.reshape(classes.shape), y[..., 0])
 
 
-@pytest.mark.parametrize("fill, scipys", [("reflect", "reflect"), ("nearest", "nearest"), ("wrap", "grid-wrap")])
+@pytest.mark.parametrize("fill, scipys", SCIPYS.items())
 def test_those_of_images_that_are_turned_moved_and_zoomed_are_scipys(fill: str, scipys: str) -> None:
     classes = DRAW.integers(0, 9, (ROWS, HEIGHT, WIDTH))
     layer = RandomAffine(40.0, 0.2, (-0.1, 0.3), (-0.3, 0.4), 0.2, fill=fill)
-    labels = np.stack([classes, classes + 100], axis=-1).astype(np.float32).reshape(ROWS, HEIGHT * WIDTH, 2)
-    _, own, [drawn] = followed([layer], EachPosition("squared_error"), classes[..., None].astype(np.float32), labels)
+    labels = np.stack([classes, classes + 100], axis=-1).reshape(ROWS, HEIGHT * WIDTH, 2)
+    x, loss = classes[..., None].astype(np.float32), EachPosition(ignore_class=255)
+    _, own, [drawn] = followed([layer], loss, x, labels.astype(np.int32))
+    _, floats, _ = followed([layer], loss, x, labels.astype(np.float32))
+    np.testing.assert_array_equal(np.nan_to_num(floats, nan=-1), own)  # of which none is NaN
+    assert (own < 0).any() == (fill == "constant")
     centre, alike = np.array([(HEIGHT - 1) / 2, (WIDTH - 1) / 2]), []
     for image, numbers, found in zip(classes, drawn.astype(np.float64), own, strict=True):
         angle, down, right, tall, wide = numbers
         turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]) @ np.diag([tall, wide])
         offset = centre - turn @ (centre + [down, right])
-        expected = affine_transform(image, turn, offset, order=0, mode=scipys)
-        alike.append(found.reshape(HEIGHT, WIDTH, 2) == np.stack([expected, expected + 100], axis=-1))
-    assert np.mean(alike) > 0.995  # all but some that lie halfway between two
+        expected = affine_transform(image, turn, offset, order=0, mode=scipys, cval=-1)
+        both = np.stack([expected, np.where(expected < 0, -1, expected + 100)], axis=-1)
+        alike.append(found.reshape(HEIGHT, WIDTH, 2) == both)
+    assert np.mean(alike) > 0.99  # all but some that lie halfway between two
 
 
 def test_the_network_may_tell_fewer_positions_than_the_image_has() -> None:
@@ -183,11 +190,33 @@ def test_a_layer_that_shows_another_part_of_the_image_is_refused(loss: Loss) -> 
         training.Training(network=network, loss=loss)
 
 
-def test_positions_without_a_label_are_refused_and_boxes_have_none() -> None:
+def test_positions_beyond_the_edges_need_a_label_unless_some_may_lack_it() -> None:
     network = Network([Network([RandomAffine(10.0, fill="constant")]), Conv(7, (1, 1))], input_shape=(12, 12, 3))
     with pytest.raises(ValueError, match="Layer 'network_0/random_affine_0' .* EachPosition would have no label; take"):
         training.Training(network=network, loss=EachPosition())
-    training.Training(network=network, loss=Yolo(ANCHORS))
+    for loss in (Yolo(ANCHORS), EachPosition(ignore_class=255)):
+        training.Training(network=network, loss=loss)
+
+
+def test_turned_images_need_a_whole_number_of_pixels_for_each_label() -> None:
+    layers = [RandomAffine(10.0), Conv(7, (3, 3), strides=(2, 2))]
+    with pytest.raises(ValueError, match=r"'random_affine_0' .* in images of 12 x 13, but of 5 x 6 labels nothing"):
+        training.Training(network=Network(layers, input_shape=(12, 13, 3)), loss=EachPosition())
+    for own in ([RandomFlip(), *layers[1:]], [layers[0], Conv(7, (4, 4), strides=(4, 4))]):
+        training.Training(network=Network(own, input_shape=(12, 16, 3)), loss=EachPosition())
+
+
+def test_a_ready_network_follows_what_is_before_it() -> None:
+    network = Network([RandomFlip(), unet((16, 16, 1), classes=3, filters=2, depth=2)], input_shape=(16, 16, 1))
+    x = DRAW.normal(size=(ROWS, 16, 16, 1)).astype(np.float32)
+    labels = jnp.asarray(DRAW.integers(0, 3, (ROWS, 256)), jnp.int32)
+    y, kept = network.train_forward(network.init(0), jnp.asarray(x), Context(jax.random.key(2), jnp.ones(ROWS)))
+    objective = Objective.of(EachPosition(), None, network.output_names)
+    own = objective.follow({"label": labels}, {"label": y}, network, kept)["label"]
+    turned = np.asarray(kept[0][2]).reshape(ROWS)
+    expected = np.where(turned[:, None, None], labels.reshape(ROWS, 16, 16)[:, :, ::-1], labels.reshape(ROWS, 16, 16))
+    assert 0 < turned.sum() < ROWS
+    np.testing.assert_array_equal(own.reshape(ROWS, 16, 16), expected)
 
 
 def test_two_that_part_are_refused() -> None:

@@ -85,7 +85,8 @@ def decode_images(column: pa.Array, subject: str, layout: Layout) -> Decoded:
     )
     bounds, data = bounds_and_bytes(fields["data"])
     known = np.zeros(len(column), bool)
-    for opencv, count in OPENCV.items():
+    modes = {mode: count for mode, count in OPENCV.items() if count == 1 or not layout.pixels_are_classes}
+    for opencv, count in modes.items():
         known |= (mode == opencv) & (c == count)
     whole = known & (h > 0) & (w > 0) & (np.diff(bounds) == h * w * c)
     same = whole & (h == high) & (w == wide)
@@ -118,7 +119,7 @@ def decode_images(column: pa.Array, subject: str, layout: Layout) -> Decoded:
         if status[row] == IMAGE and not text:
             text = (
                 f"height {h[row]}, width {w[row]}, nChannels {c[row]} and mode {mode[row]} with "
-                f"{bounds[row + 1] - bounds[row]} bytes; modes 0, 16 and 24 are known"
+                f"{bounds[row + 1] - bounds[row]} bytes; of modes there are {', '.join(map(str, modes))}"
             )
         return _problem(subject, layout, status[row], text)
 
@@ -207,6 +208,10 @@ def _decoded(content: bytes, layout: Layout) -> Array:
             raise _Bad(IMAGE, f"{image.height} x {image.width}, more than the {most}")
         if image.mode[0] in "IF":
             raise _Bad(IMAGE, f"its mode is {image.mode}, more than 8 bits a channel")
+        if layout.pixels_are_classes:
+            if image.mode not in ("1", "L", "P"):
+                raise _Bad(IMAGE, f"its mode is {image.mode}, but classes are of one channel, gray or of a palette")
+            return _resized(_pillow().fromarray(np.asarray(image).astype(np.uint8)), layout)
         opaque = "transparency" not in image.info
         # Pillow warns of palettes that hold alpha unless it may first make that a channel, to be dropped.
         return _resized((image if opaque else image.convert("RGBA")).convert(MODES[channels]), layout)

@@ -1,4 +1,4 @@
-"""Labels from Arrow to NumPy: one of a row, several of it, or one for each step of rows of any length."""
+"""Labels from Arrow to NumPy: one of a row, several of it, an image of them, or one for each step of a row."""
 
 from __future__ import annotations
 
@@ -12,9 +12,21 @@ from sparkdl.boxes import NO_OBJECT
 from sparkdl.decoding.arrow_types import depth_of, is_number
 from sparkdl.decoding.catalyst import unpack_column
 from sparkdl.decoding.columns import typed
-from sparkdl.decoding.layout import KINDS, NULL, VALID, WIDTH, Decoded
+from sparkdl.decoding.images import decode_bytes, decode_images
+from sparkdl.decoding.layout import KINDS, MOST_PIXELS, NULL, VALID, WIDTH, Decoded, Layout
 from sparkdl.decoding.numbers import decode_numbers, decode_scalars, row_widths
 from sparkdl.decoding.ragged_rows import RaggedRows, cut_lists
+
+
+@dataclass(frozen=True)
+class MaskLayout(Layout):
+    """What an image becomes whose pixels are the classes of a row's positions; its shape is their rows and columns."""
+
+    pixels_are_classes = True
+
+    @property
+    def purpose(self) -> str:
+        return f"for the {self.shape[0]} x {self.shape[1]} positions that the network has outputs for"
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,8 @@ class LabelPart:
         The part of the features that has a label for each step; "" where a row has one.
     group : int
         Labels come so many together, and a row may have fewer, filled up to `outputs` with -1; 0 where it may not.
+    mask : MaskLayout, optional
+        What they become where an image may hold them, or arrays of arrays.
     """
 
     column: str
@@ -46,6 +60,15 @@ class LabelPart:
     optional: bool = False
     follows: str = ""
     group: int = 0
+    mask: MaskLayout | None = None
+
+    @classmethod
+    def mask_of(cls, column: str, shape: tuple[int, int], layouts: Mapping[str, Layout]) -> MaskLayout:
+        """That of a column, resized where the features, of these layouts, are."""
+        images = [layout for layout in layouts.values() if layout.pixels]
+        resized = any(layout.resize != "error" for layout in images)
+        most = max((layout.most_pixels for layout in images), default=MOST_PIXELS)
+        return MaskLayout((column,), shape, "float64", resize="nearest" if resized else "error", most_pixels=most)
 
 
 def decode_labels(column: pa.Array, part: LabelPart, features: Mapping[str, Decoded] | None = None) -> Decoded:
@@ -80,8 +103,20 @@ def decode_labels(column: pa.Array, part: LabelPart, features: Mapping[str, Deco
         return decoded
     if part.group and depth_of((column := unpack_column(column)).type):
         return _of_groups(column, part, subject)
+    if part.mask:
+        if pa.types.is_struct(column.type) and "nChannels" in [field.name for field in column.type]:
+            return _of_pixels(decode_images(column, subject, part.mask))
+        if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+            return _of_pixels(decode_bytes(column, subject, part.mask))
+        if depth_of((column := unpack_column(column)).type) > 1:
+            found = decode_numbers(column, subject, part.mask.shape, "float64", f"fit {part.mask.shape}")
+            return found._replace(values=found.values.reshape(len(column), part.outputs))
     must = f"hold {part.outputs} labels a row, since the network has {part.outputs} outputs"
     return decode_numbers(column, subject, (part.outputs,), "float64", must)
+
+
+def _of_pixels(found: Decoded) -> Decoded:
+    return found._replace(values=found.values.astype(np.float64))
 
 
 def _of_groups(column: pa.Array, part: LabelPart, subject: str) -> Decoded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +93,7 @@ class Layout:
     truncation_side: str = "right"
     most_steps: int | None = None
     rows: tuple[Any, ...] | None = None
+    pixels_are_classes: ClassVar[bool] = False  # as in masks: those of a palette are its numbers, none are mixed
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Layout:

@@ -87,7 +87,7 @@ class ClassificationEvaluation(Evaluation):
         return overall | rest | error
 
     def to_pandas(self) -> pd.DataFrame:
-        """Precision, recall, F1, G-measure, support and areas of each class (index 0, 1, ...) and averages."""
+        """Precision, recall, F1, G-measure, IoU, support and areas of each class (index 0, 1, ...) and averages."""
         return scores_frame(self.per_class, self.curves, [self.macro, self.micro, self.weighted])
 
     def plot(self) -> Figure:

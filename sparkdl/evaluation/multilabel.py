@@ -87,7 +87,7 @@ class MultilabelEvaluation(Evaluation):
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """Precision, recall, F1, G-measure, support, areas and more of each label (index 0, 1, ...) and averages."""
+        """Precision, recall, F1, G-measure, IoU, support, areas and more of each label (index 0, 1, ...), and means."""
         frame = scores_frame(self.per_label, self.curves, [self.macro, self.micro, self.weighted])
         names = ["accuracy", "matthews", "log_loss", "brier"]
         rows = [[getattr(label, name) for name in names] for label in self.per_label]

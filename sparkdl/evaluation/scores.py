@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,9 @@ class ClassScores(Spec):
         sqrt(precision * recall), the geometric mean (Fowlkes and Mallows 1983).
     support : float
         Weight of the class's rows.
+    iou : float or None
+        TP / (TP + FP + FN), intersection over union (Jaccard 1912), by which segmentations are compared: of the macro
+        average it is the mean IoU. None in measures saved before they had it.
     """
 
     precision: float
@@ -37,20 +40,22 @@ class ClassScores(Spec):
     f1: float
     g_measure: float
     support: float
+    iou: float | None = field(default=None, kw_only=True)
 
 
 def class_scores(true_positives: float, predicted: float, support: float) -> ClassScores:
     """Scores of a class from weights: of rows rightly taken for it, of rows taken for it, of its rows."""
     precision, recall = _quotient(true_positives, predicted), _quotient(true_positives, support)
     f1 = _quotient(2 * true_positives, predicted + support)
-    return ClassScores(precision, recall, f1, math.sqrt(precision * recall), float(support))
+    iou = _quotient(true_positives, predicted + support - true_positives)
+    return ClassScores(precision, recall, f1, math.sqrt(precision * recall), float(support), iou=iou)
 
 
 def averaged(scores: Sequence[ClassScores], weights: Array) -> ClassScores:
     """The mean of scores by weights, 0 where all of these are; the support is the sum of all."""
-    table = np.array([(each.precision, each.recall, each.f1, each.g_measure) for each in scores])
-    precision, recall, f1, g_measure = (weights @ table / (weights.sum() or 1)).tolist()
-    return ClassScores(precision, recall, f1, g_measure, math.fsum(each.support for each in scores))
+    table = np.array([(each.precision, each.recall, each.f1, each.g_measure, each.iou) for each in scores])
+    precision, recall, f1, g_measure, iou = (weights @ table / (weights.sum() or 1)).tolist()
+    return ClassScores(precision, recall, f1, g_measure, math.fsum(each.support for each in scores), iou=iou)
 
 
 def matthews(confusion: Array) -> float:
@@ -67,7 +72,7 @@ def scores_frame(
 ) -> pd.DataFrame:
     """Scores of classes or labels and their averages, one a row, with the areas of the last classes' curves."""
     names = [*range(len(scores)), "macro", "micro", "weighted"]
-    fields = ["precision", "recall", "f1", "g_measure", "support"]
+    fields = ["precision", "recall", "f1", "g_measure", "iou", "support"]
     frame = pd.DataFrame([[getattr(row, name) for name in fields] for row in (*scores, *averages)], names, fields)
     first = len(scores) - len(curves)
     areas = pd.DataFrame(

@@ -30,8 +30,8 @@ class RandomImageLayer(Layer):
 
     @property
     def beyond(self) -> str:
-        """What is where y shows places beyond the edges of x: one of `moves.FILLS`."""
-        return "nearest"
+        """What is where y shows places beyond the edges of x: one of `moves.FILLS`, or "" where it shows none."""
+        return ""
 
     @abstractmethod
     def draw(self, key: Array, shape: Shape, dtype: Any) -> Array:
@@ -150,7 +150,7 @@ class RandomFlip(ImageVariation):
         turned = jnp.where(drawn.reshape(len(drawn)), -same, same)
         across = self.axis == "horizontal"
         scale = jnp.stack([same, turned] if across else [turned, same], axis=-1)
-        return Move(scale[:, None] * jnp.eye(2)[None], jnp.zeros((len(drawn), 2)), self.beyond)
+        return Move(scale[:, None] * jnp.eye(2)[None], jnp.zeros((len(drawn), 2)), "nearest")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,6 @@ class Loss(Spec):
     least_outputs: ClassVar[int] = 1
     one_class: ClassVar[bool] = False  # whether rows of one class are enough to learn from
     whole_batch: ClassVar[bool] = False  # whether a row's loss depends on the other rows, of all workers
-    labels_everywhere: ClassVar[bool] = False  # whether those that name places are of every place
     label_group: ClassVar[int] = 0  # labels come so many together, and a row may have fewer: -1 fills it up
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -66,9 +65,25 @@ class Loss(Spec):
             f"this one ends in {tuple(output_shape)}; put {remedy} at its end."
         )
 
+    def mask_shape(self, output_shape: tuple[int, ...]) -> tuple[int, int] | None:
+        """Height and width of an image whose pixels are the labels of a row, where such will do; None elsewhere."""
+        return None
+
     def names_places(self, output_shape: tuple[int, ...]) -> bool:
         """Whether the labels say where in an image something is, and so follow layers that move what is in it."""
         return False
+
+    def check_moved(self, output_shape: tuple[int, ...], size: tuple[int, int], fill: str) -> None:
+        """ValueError if labels that name places cannot follow a move of what is in images.
+
+        Parameters
+        ----------
+        output_shape : tuple of int
+        size : tuple of int
+            Height and width of the images.
+        fill : str
+            What is shown from beyond their edges, of `moves.FILLS`; "" if nothing is.
+        """
 
     def moved(self, labels: Array, output_shape: tuple[int, ...], move: Move) -> Array:
         """Encoded labels that name places, as they are after a move."""

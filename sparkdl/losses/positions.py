@@ -6,12 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from sparkdl.losses.categorical import SoftmaxCrossEntropy
 from sparkdl.losses.loss import Loss
 from sparkdl.moves import Move, moved_map
+from sparkdl.specs import is_integer
+
+NO_CLASS = -1  # in place of a class where there is none; elsewhere that is NaN
 
 
 def of_one_position(loss: Loss) -> Loss:
@@ -21,7 +25,7 @@ def of_one_position(loss: Loss) -> Loss:
 
 @dataclass(frozen=True)
 class EachPosition(Loss):
-    """The mean, over the positions of a row, of another loss, as for segmentation.
+    """The mean, over the positions of a row that have a label, of another loss, as for segmentation.
 
     outputs  (batch, *positions, outputs)
     labels   (batch, *positions) classes, or (batch, *positions, labels); the positions may also be one axis
@@ -33,15 +37,28 @@ class EachPosition(Loss):
     ----------
     loss : Loss or str, default SoftmaxCrossEntropy()
         Of a position.
+    ignore_class : int, optional
+        The label of positions that have none, such as 255 in many masks: they count nothing, and a row without any
+        other has a loss of 0. Of losses of classes.
     """
 
     loss: Loss | str = SoftmaxCrossEntropy()
-
-    labels_everywhere = True
+    ignore_class: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "loss", Loss.of(self.loss))
+        if self.ignore_class is None:
+            return
+        if not is_integer(self.ignore_class):
+            raise ValueError(
+                f"ignore_class of EachPosition must be an integer, or None, received {self.ignore_class!r}; many masks "
+                "have 255 where they name no class."
+            )
+        if not self._of_one.takes_classes:
+            raise ValueError(
+                f"ignore_class of EachPosition is of losses of classes, which {self._of_one!r} is not; leave it out."
+            )
 
     @property
     def _of_one(self) -> Loss:
@@ -65,11 +82,31 @@ class EachPosition(Loss):
         one_class = self._of_one.takes_classes and outputs > 1
         return math.prod(positions) * (1 if one_class else self._of_one.labels_a_row((outputs,)))
 
+    def mask_shape(self, output_shape: tuple[int, ...]) -> tuple[int, int] | None:
+        rows, columns, *channels = output_shape if len(output_shape) == 3 else (0, 0)
+        single = channels and self._of_one.takes_classes and self.labels_a_row(output_shape) == rows * columns
+        return (rows, columns) if single else None
+
     def names_places(self, output_shape: tuple[int, ...]) -> bool:
         return len(output_shape) == 3
 
+    def check_moved(self, output_shape: tuple[int, ...], size: tuple[int, int], fill: str) -> None:
+        if fill == "constant" and self.ignore_class is None:
+            raise ValueError(
+                "fills what is beyond the edges by a constant, where EachPosition would have no label; take "
+                "fill='reflect', 'nearest' or 'wrap', or say ignore_class."
+            )
+        rows, columns, _ = output_shape
+        if fill and (size[0] % rows or size[1] % columns):
+            raise ValueError(
+                f"moves what is in images of {size[0]} x {size[1]}, but of {rows} x {columns} labels nothing says "
+                "which part of the image each is of; take RandomFlip alone, or an image of as many positions as "
+                "labels, or of a multiple."
+            )
+
     def moved(self, labels: Array, output_shape: tuple[int, ...], move: Move) -> Array:
-        return moved_map(labels.reshape(len(labels), *output_shape[:2], -1), move).reshape(labels.shape)
+        own = labels.reshape(len(labels), *output_shape[:2], -1)
+        return moved_map(own, move, _missing(labels)).reshape(labels.shape)
 
     def encode(self, labels: np.ndarray[Any, Any], output_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         *positions, outputs = output_shape
@@ -83,25 +120,41 @@ class EachPosition(Loss):
             )
         size = math.prod(labels.shape[1:]) // count
         flat = labels.reshape(-1, size) if size > 1 else labels.reshape(-1)
-        encoded = self._of_one.encode(flat, (outputs,))
+        if self.ignore_class is None:
+            encoded = self._of_one.encode(flat, (outputs,))
+        else:
+            known = (flat != self.ignore_class).all(axis=tuple(range(1, flat.ndim)))
+            found = self._of_one.encode(flat[known], (outputs,))
+            encoded = np.full((len(flat), *found.shape[1:]), _missing(found), found.dtype)
+            encoded[known] = found
         return encoded.reshape(len(labels), count, *encoded.shape[1:])
 
     def targets(self, outputs: Array, labels: Array) -> Array:
         flat = labels.reshape(-1, *labels.shape[2:])
         targets = self._of_one.targets(self._positions(outputs), flat)
+        if self.ignore_class is not None:
+            targets = jnp.where(_known(flat)[:, None], targets, jnp.nan)
         return targets.reshape(*labels.shape[:2], -1)
 
     def losses(self, outputs: Array, targets: Array) -> Array:
-        found = self._of_one.losses(self._positions(outputs), targets.reshape(-1, targets.shape[-1]))
-        return found.reshape(len(outputs), -1).mean(axis=1)
+        flat, known = self._apart(targets)
+        return self._means(self._of_one.losses(self._positions(outputs), flat), known, len(outputs))
 
     def slopes(self, outputs: Array, targets: Array) -> Array:
-        found = self._of_one.slopes(self._positions(outputs), targets.reshape(-1, targets.shape[-1]))
-        return found.reshape(outputs.shape) / targets.shape[1]
+        flat, known = self._apart(targets)
+        found = self._of_one.slopes(self._positions(outputs), flat)
+        if known is None:
+            return found.reshape(outputs.shape) / targets.shape[1]
+        counts = jnp.maximum(known.reshape(len(outputs), -1).sum(axis=1), 1).astype(outputs.dtype)
+        each = jnp.where(known[:, None], found, 0).reshape(outputs.shape)
+        return each / counts.reshape(-1, *(1,) * (outputs.ndim - 1))
 
     def metrics(self, outputs: Array, labels: Array) -> Array:
-        found = self._of_one.metrics(self._positions(outputs), labels.reshape(-1, *labels.shape[2:]))
-        return found.reshape(len(outputs), -1).mean(axis=1)
+        flat = labels.reshape(-1, *labels.shape[2:])
+        known = None if self.ignore_class is None else _known(flat)
+        if known is not None:
+            flat = jnp.where(known.reshape(-1, *(1,) * (flat.ndim - 1)), flat, 0)
+        return self._means(self._of_one.metrics(self._positions(outputs), flat), known, len(outputs))
 
     def predict(self, outputs: Array) -> Array:
         return self._of_one.predict(self._positions(outputs)).reshape(outputs.shape)
@@ -109,3 +162,29 @@ class EachPosition(Loss):
     def _positions(self, outputs: Array) -> Array:
         """Every position as a row."""
         return outputs.reshape(-1, outputs.shape[-1])
+
+    def _apart(self, targets: Array) -> tuple[Array, Array | None]:
+        """(those of every position, 0 where it has none; which have one, None if all do)."""
+        flat = targets.reshape(-1, targets.shape[-1])
+        if self.ignore_class is None:
+            return flat, None
+        known = _known(flat)
+        return jnp.where(known[:, None], flat, 0), known
+
+    def _means(self, found: Array, known: Array | None, rows: int) -> Array:
+        """By row the mean over positions that have a label."""
+        if known is None:
+            return found.reshape(rows, -1).mean(axis=1)
+        counts = jnp.maximum(known.reshape(rows, -1).sum(axis=1), 1).astype(found.dtype)
+        return jnp.where(known, found, 0).reshape(rows, -1).sum(axis=1) / counts
+
+
+def _missing(labels: Any) -> float:
+    """What stands in labels of this kind, NumPy's or JAX's, for none."""
+    return NO_CLASS if np.issubdtype(labels.dtype, np.integer) else math.nan
+
+
+def _known(labels: Array) -> Array:
+    """Of encoded labels, or targets, which are there, by position."""
+    missing = labels == NO_CLASS if jnp.issubdtype(labels.dtype, jnp.integer) else jnp.isnan(labels)
+    return ~missing.any(axis=tuple(range(1, labels.ndim)))

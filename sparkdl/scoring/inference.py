@@ -149,7 +149,7 @@ def _scores(
     }
     features = {name: part.values for name, part in decoded.items()}
     network, objective = specs
-    wanted = objective.label_parts(scoring.labels, network) if scoring.loss_column else {}
+    wanted = objective.label_parts(scoring.labels, network, scoring.layouts) if scoring.loss_column else {}
     truth = {name: decode_labels(next(columns), part, decoded) for name, part in wanted.items()}
     held = dict(zip((*scoring.columns, *scoring.labels.values()), batch, strict=False))
     parts, labels = [*decoded.values(), *truth.values()], None

@@ -37,7 +37,7 @@ def evaluate(model: RowScoring, dataset: DataFrame, options: EvaluationOptions) 
     inputs = columns.features(dataset, model)
     labels, shapes = model._label_columns(), network.output_shapes
     chosen, kinds = dict(inputs.columns), {}
-    for name, part in objective.label_parts(labels, network).items():
+    for name, part in objective.label_parts(labels, network, inputs.layouts).items():
         chosen[f"labels/{name}"], is_list = columns.labels(dataset, part)
         kinds[name] = _kind(objective.losses[name], step_shape(shapes[name]), is_list)
     weight = model.getWeightCol() if model.isDefined(model.weightCol) else ""

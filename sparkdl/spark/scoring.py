@@ -137,7 +137,7 @@ class RowScoring(DeepParams, Saved):
         added = [*heads, *activations.values(), *scoring.loss_columns.values()]
         read = list(inputs.columns.values())
         param = "labelCols" if len(scoring.labels) > 1 else "labelCol"
-        parts = self._objective().label_parts(scoring.labels, self.getNetwork())
+        parts = self._objective().label_parts(scoring.labels, self.getNetwork(), inputs.layouts)
         read += [columns.labels(dataset, part, param)[0] for part in parts.values()]
         if not added:
             return dataset

@@ -65,9 +65,12 @@ def test_scores_of_classes_are_those_of_scikit_learn(name: str) -> None:
     for average, ours in zip(averages, (found.macro, found.micro, found.weighted), strict=True):
         expected = metrics.precision_recall_fscore_support(labels, predicted, average=average, **arguments)
         near((ours.precision, ours.recall, ours.f1), expected[:3])
+        near(ours.iou, metrics.jaccard_score(labels, predicted, average=average, **arguments))
     table = metrics.precision_recall_fscore_support(labels, predicted, labels=range(classes), **arguments)
     near([(c.precision, c.recall, c.f1, c.support) for c in found.per_class], np.transpose(table))
     near([c.g_measure for c in found.per_class], np.sqrt(table[0] * table[1]))
+    each = metrics.jaccard_score(labels, predicted, labels=range(classes), average=None, **arguments)
+    near([c.iou for c in found.per_class], each)
 
 
 @each_case

@@ -35,6 +35,7 @@ def test_measures_of_labels_are_those_of_scikit_learn() -> None:
             LABELS, predicted, average=average, zero_division=0, **arguments
         )
         near((ours.precision, ours.recall, ours.f1), expected[:3])
+        near(ours.iou, metrics.jaccard_score(LABELS, predicted, average=average, zero_division=0, **arguments))
     for number, label in enumerate(FOUND.per_label):
         truth, taken, chances = LABELS[:, number], predicted[:, number], SCORES[:, number]
         table = metrics.precision_recall_fscore_support(truth, taken, labels=[1], zero_division=0, **arguments)

@@ -222,6 +222,25 @@ def test_classes_of_positions_are_measured_over_all_of_them(
     )
 
 
+@pytest.mark.parametrize("outputs", [3, 1])
+def test_positions_of_an_ignored_class_are_not_measured(positions: DataFrame, outputs: int) -> None:
+    network = Network([Rescale(1 / 255), Dense(2 * outputs), Reshape((2, outputs))], input_shape=(4,))
+    loss = EachPosition("softmax_cross_entropy" if outputs > 1 else "sigmoid_cross_entropy", ignore_class=255)
+    model = a_model(DeepModel, network, loss=loss, labelCol="some", **WEIGHED)
+    some = F.expr(f"transform({'classes' if outputs > 1 else 'signs'}, (own, i) -> if((id + i) % 4 < 2, 255, own))")
+    measured = model.evaluate(positions.withColumn("some", some))
+    known = ((IDS[:, None] + np.arange(2)) % 4 >= 2).reshape(-1)
+    weights = np.repeat(WEIGHTS, 2)[known]
+    scores = linear(model).reshape(-1, outputs)[known]
+    truth = (CLASSES if outputs > 1 else CLASSES // 2).reshape(-1)[known]
+    predicted = scores.argmax(axis=1) if outputs > 1 else scores[:, 0] > 0
+    assert (measured.rows, measured.weight) == ((weights > 0).sum(), weights.sum())
+    near(measured.accuracy, metrics.accuracy_score(truth, predicted, sample_weight=weights))
+    if outputs > 1:
+        own = -np.log(softmax(scores))[np.arange(len(truth)), truth]
+        assert measured.loss == pytest.approx(np.average(own, weights=weights), rel=1e-5)
+
+
 def test_one_output_a_position_tells_two_classes(positions: DataFrame) -> None:
     network = Network([Rescale(1 / 255), Dense(2), Reshape((2, 1))], input_shape=(4,))
     model = a_model(DeepModel, network, loss=EachPosition("sigmoid_cross_entropy"), labelCol="signs", **WEIGHED)

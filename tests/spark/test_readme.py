@@ -42,6 +42,7 @@ PAGES = [
             "text",
             "series",
             "detection",
+            "segmentation",
             "weights",
             "from-mllib",
         )
@@ -78,7 +79,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
             exec(compile(block, f"{page}, block {number}", "exec"), namespace)
         printed.append(capsys.readouterr().out.splitlines())
     first, example, frame, tuned, long_run, evaluated, queried, own, alone, imported, *last = printed
-    drawn, tabled, stepped, read, forecast, detected, loaded, perceptrons = last
+    drawn, tabled, stepped, read, forecast, detected, segmented, loaded, perceptrons = last
     assert "probability" in first[1]
     assert float(example[-1]) > 0.7
     assert float(frame[0]) < 1
@@ -114,6 +115,7 @@ def test_every_block_runs_as_written(spark: SparkSession, tmp_path: Path, capsys
     precision = re.search(r"map_50 ([\d.]+)", detected[0])
     assert precision and float(precision[1]) > 0.8
     assert detected[-2:] == ["True", "(2, 2, 14) (2, 3, 21)"]
+    assert float(segmented[0].split()[-1]) > 0.8 and segmented[1] == "(64, 32, 32) True"
     # Three epochs; the first layers of a network with weights, and the shape of a kernel; numbers of a text's vector.
     assert loaded[0].count(",") == 2 and loaded[1:] == ["('rescaled', 'normalized', 'conv1') (512, 5)", "32"]
     assert imported[-1].count(",") == 1  # of two epochs

@@ -163,6 +163,28 @@ def test_an_output_may_have_a_class_at_each_position() -> None:
     assert found["validation_loss"] == pytest.approx(found["loss"], abs=1e-9)
 
 
+def test_some_of_its_positions_may_be_ignored() -> None:
+    kinds_of = Network([Dense(6), Reshape((2, 3))])
+    nodes = {"kinds": (kinds_of, "facts"), "price": (Dense(1), "facts")}
+    graph = Graph({"facts": (4,)}, nodes, ("kinds", "price"))
+    kinds = np.where(RANDOM.uniform(size=(ROWS, 2)) < 0.4, 255.0, RANDOM.integers(0, 3, (ROWS, 2)))
+    kinds[:3] = 255, np.nan  # of the first rows, no position has a class: as of a row without the label
+    kinds[0] = 255
+    data = ({"facts": FEATURES["facts"]}, {"kinds": kinds, "price": PRICE[:, 0]}, WEIGHTS)
+    loss = {"kinds": EachPosition(ignore_class=255), "price": "squared_error"}
+    result = training.fit(graph, data, validation=data, **{**OPTIONS, "loss": loss, "step_size": 1e-12})
+    w = dict(named_arrays(result.weights))
+    scores = (FEATURES["facts"] @ w["kinds/dense_0/kernel"] + w["kinds/dense_0/bias"]).reshape(ROWS, 2, 3)
+    logs = scores - np.log(np.exp(scores).sum(axis=2, keepdims=True))
+    known = (kinds < 3) & ~np.isnan(kinds).any(axis=1, keepdims=True)
+    each = -np.take_along_axis(logs, np.where(known, kinds, 0).astype(int)[..., None], 2)[..., 0]
+    has = known.any(axis=1)
+    losses = (each * known).sum(axis=1)[has] / known.sum(axis=1)[has]
+    found = (result.history[-1].outputs or {})["kinds"]
+    assert found["loss"] == pytest.approx(np.average(losses, weights=WEIGHTS[has]), abs=1e-9)
+    assert found["validation_loss"] == pytest.approx(found["loss"], abs=1e-9)
+
+
 def test_early_stopping_watches_an_output() -> None:
     stopping = EarlyStopping("validation_metric", patience=1, output="kind", min_delta=1.0)
     result = training.fit(GRAPH, DATA, validation=DATA, early_stopping=stopping, **{**OPTIONS, "epochs": 6})

@@ -172,6 +172,11 @@ FEATURES = LABELS | {
     "image": ColumnType(_is_image, _as_it_is),
 }
 
+# Labels of the positions of an image.
+MASKS = {"array<array<numeric>>": STEP_LABELS["array<array<numeric>>"]} | {
+    name: FEATURES[name] for name in ("binary", "image")
+}
+
 
 def features(dataset: DataFrame, stage: DeepParams) -> Inputs:
     """The features that a stage reads, of one column or several.
@@ -232,8 +237,10 @@ def layouts_of(session: SparkSession, stage: DeepParams) -> dict[str, Layout]:
 def labels(dataset: DataFrame, part: LabelPart, param: str = "labelCol") -> tuple[Column, bool]:
     """The label column, and whether it holds several labels a row, or a step; ValueError if its type is another."""
     kinds = STEP_LABELS if part.follows else GROUPED_LABELS if part.group else LABELS
-    column = _sent(dataset, part.column, param, kinds)
+    column = _sent(dataset, part.column, param, kinds | MASKS if part.mask else kinds)
     kind = dataset.schema[part.column].dataType
+    if part.mask and part.mask.resize != "error" and (_is_image(kind) or isinstance(kind, BinaryType)):
+        require_pillow(f"{param} {part.column!r} with imageResize")
     return column, not _is_number(kind) and not (part.follows and _depth(kind) == 1)
 
 

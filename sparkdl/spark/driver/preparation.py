@@ -46,7 +46,7 @@ def prepare(dataset: DataFrame, stage: DeepParams, plan: Training, classes: tupl
         for layout in inputs.layouts.values():
             columns.check_files(dataset, layout)
     chosen, param = dict(inputs.columns), "labelCols" if plan.objective.several else "labelCol"
-    labels = plan.objective.label_parts(stage._label_columns(), plan.network)
+    labels = plan.objective.label_parts(stage._label_columns(), plan.network, inputs.layouts)
     for name, part in labels.items():
         chosen[f"labels/{name}"], is_list = columns.labels(dataset, part, param)
         labels[name] = replace(part, is_list=is_list, classes=classes)

@@ -30,7 +30,7 @@ from sparkdl.layers.ragged import step_shape
 from sparkdl.losses import DistributionLoss, Loss, Quantile, Yolo
 from sparkdl.losses.positions import of_one_position
 from sparkdl.network import BaseNetwork
-from sparkdl.objective import Objective
+from sparkdl.objective import Objective, without_label
 from sparkdl.scoring.forward import Scoring, in_batches, joined, loaded
 from sparkdl.scoring.heads import probabilities, raw_scores
 from sparkdl.scoring.inference import PART_BYTES
@@ -160,7 +160,7 @@ def _add(measures: dict[str, Any], batch: pa.RecordBatch, plan: EvaluationPlan) 
         held |= zip(layout.names, columns, strict=True)
         features[name] = decode_features(columns, layout)
     truth = {}
-    for name, part in objective.label_parts(scoring.labels, network).items():
+    for name, part in objective.label_parts(scoring.labels, network, scoring.layouts).items():
         held[part.column] = batch.column(f"labels/{name}")
         truth[name] = decode_labels(held[part.column], part, features)
     decoded = [*features.values(), *truth.values()]
@@ -217,7 +217,11 @@ def _add_positions(
         parts |= {kind: found[kind][rows].reshape(-1, shape[-1]) for kind in ("outputs", "predictions")}
         each = labels[rows].reshape(-1, *labels.shape[2:])
         own = None if weights is None else np.repeat(weights[rows], positions)
-        _add_output(measures, "classes", decide, parts, each, own)
+        if not (known := ~without_label(each)).all():
+            parts, each = {kind: values[known] for kind, values in parts.items()}, each[known]
+            own = None if own is None else own[known]
+        if len(each):
+            _add_output(measures, "classes", decide, parts, each, own)
 
 
 def _add_output(
