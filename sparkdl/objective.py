@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 
 from sparkdl.arrays import Parts
-from sparkdl.decoding.labels import LabelPart
+from sparkdl.decoding.labels import LabelPart, MaskLayout
 from sparkdl.decoding.layout import Layout
 from sparkdl.decoding.ragged_rows import RaggedRows
 from sparkdl.layers.augmentation import RandomImageLayer
@@ -185,7 +185,7 @@ class Objective:
                 optional=self.several,
                 follows=follows.get(name, ""),
                 group=loss.label_group,
-                mask=mask and LabelPart.mask_of(column, mask, layouts),
+                mask=mask and MaskLayout.beside(layouts, column, mask),
             )
         return found
 

@@ -24,6 +24,14 @@ class MaskLayout(Layout):
 
     pixels_are_classes = True
 
+    @classmethod
+    def beside(cls, layouts: Mapping[str, Layout], column: str, shape: tuple[int, int]) -> MaskLayout:
+        """That of a column, beside features of these layouts: masks are resized where images are."""
+        images = [layout for layout in layouts.values() if layout.pixels]
+        resize = "nearest" if any(layout.resize != "error" for layout in images) else "error"
+        most = max((layout.most_pixels for layout in images), default=MOST_PIXELS)
+        return cls((column,), shape, "float64", resize=resize, most_pixels=most)
+
     @property
     def purpose(self) -> str:
         return f"for the {self.shape[0]} x {self.shape[1]} positions that the network has outputs for"
@@ -61,14 +69,6 @@ class LabelPart:
     follows: str = ""
     group: int = 0
     mask: MaskLayout | None = None
-
-    @classmethod
-    def mask_of(cls, column: str, shape: tuple[int, int], layouts: Mapping[str, Layout]) -> MaskLayout:
-        """That of a column, resized where the features, of these layouts, are."""
-        images = [layout for layout in layouts.values() if layout.pixels]
-        resized = any(layout.resize != "error" for layout in images)
-        most = max((layout.most_pixels for layout in images), default=MOST_PIXELS)
-        return MaskLayout((column,), shape, "float64", resize="nearest" if resized else "error", most_pixels=most)
 
 
 def decode_labels(column: pa.Array, part: LabelPart, features: Mapping[str, Decoded] | None = None) -> Decoded:

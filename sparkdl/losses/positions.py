@@ -83,9 +83,10 @@ class EachPosition(Loss):
         return math.prod(positions) * (1 if one_class else self._of_one.labels_a_row((outputs,)))
 
     def mask_shape(self, output_shape: tuple[int, ...]) -> tuple[int, int] | None:
-        rows, columns, *channels = output_shape if len(output_shape) == 3 else (0, 0)
-        single = channels and self._of_one.takes_classes and self.labels_a_row(output_shape) == rows * columns
-        return (rows, columns) if single else None
+        if len(output_shape) != 3 or not self._of_one.takes_classes:
+            return None
+        rows, columns, _ = output_shape
+        return (rows, columns) if self.labels_a_row(output_shape) == rows * columns else None
 
     def names_places(self, output_shape: tuple[int, ...]) -> bool:
         return len(output_shape) == 3
@@ -130,31 +131,22 @@ class EachPosition(Loss):
         return encoded.reshape(len(labels), count, *encoded.shape[1:])
 
     def targets(self, outputs: Array, labels: Array) -> Array:
-        flat = labels.reshape(-1, *labels.shape[2:])
-        targets = self._of_one.targets(self._positions(outputs), flat)
-        if self.ignore_class is not None:
-            targets = jnp.where(_known(flat)[:, None], targets, jnp.nan)
-        return targets.reshape(*labels.shape[:2], -1)
+        targets = self._of_one.targets(self._positions(outputs), labels.reshape(-1, *labels.shape[2:]))
+        return jnp.where(self._known(labels)[..., None], targets.reshape(*labels.shape[:2], -1), jnp.nan)
 
     def losses(self, outputs: Array, targets: Array) -> Array:
-        flat, known = self._apart(targets)
-        return self._means(self._of_one.losses(self._positions(outputs), flat), known, len(outputs))
+        known = self._known(targets)
+        return _means(self._of_one.losses(self._positions(outputs), _without_gaps(targets, known)), known)
 
     def slopes(self, outputs: Array, targets: Array) -> Array:
-        flat, known = self._apart(targets)
-        found = self._of_one.slopes(self._positions(outputs), flat)
-        if known is None:
-            return found.reshape(outputs.shape) / targets.shape[1]
-        counts = jnp.maximum(known.reshape(len(outputs), -1).sum(axis=1), 1).astype(outputs.dtype)
-        each = jnp.where(known[:, None], found, 0).reshape(outputs.shape)
-        return each / counts.reshape(-1, *(1,) * (outputs.ndim - 1))
+        known = self._known(targets)
+        found = self._of_one.slopes(self._positions(outputs), _without_gaps(targets, known))
+        each = jnp.where(known[..., None], found.reshape(*known.shape, -1), 0)
+        return (each / _counts(known, found.dtype)[:, None, None]).reshape(outputs.shape)
 
     def metrics(self, outputs: Array, labels: Array) -> Array:
-        flat = labels.reshape(-1, *labels.shape[2:])
-        known = None if self.ignore_class is None else _known(flat)
-        if known is not None:
-            flat = jnp.where(known.reshape(-1, *(1,) * (flat.ndim - 1)), flat, 0)
-        return self._means(self._of_one.metrics(self._positions(outputs), flat), known, len(outputs))
+        known = self._known(labels)
+        return _means(self._of_one.metrics(self._positions(outputs), _without_gaps(labels, known)), known)
 
     def predict(self, outputs: Array) -> Array:
         return self._of_one.predict(self._positions(outputs)).reshape(outputs.shape)
@@ -163,20 +155,12 @@ class EachPosition(Loss):
         """Every position as a row."""
         return outputs.reshape(-1, outputs.shape[-1])
 
-    def _apart(self, targets: Array) -> tuple[Array, Array | None]:
-        """(those of every position, 0 where it has none; which have one, None if all do)."""
-        flat = targets.reshape(-1, targets.shape[-1])
+    def _known(self, labels: Array) -> Array:
+        """(batch, positions): which have a label, of encoded ones, or of targets, (batch, positions, ...)."""
         if self.ignore_class is None:
-            return flat, None
-        known = _known(flat)
-        return jnp.where(known[:, None], flat, 0), known
-
-    def _means(self, found: Array, known: Array | None, rows: int) -> Array:
-        """By row the mean over positions that have a label."""
-        if known is None:
-            return found.reshape(rows, -1).mean(axis=1)
-        counts = jnp.maximum(known.reshape(rows, -1).sum(axis=1), 1).astype(found.dtype)
-        return jnp.where(known, found, 0).reshape(rows, -1).sum(axis=1) / counts
+            return jnp.ones(labels.shape[:2], bool)
+        missing = labels == NO_CLASS if jnp.issubdtype(labels.dtype, jnp.integer) else jnp.isnan(labels)
+        return ~missing.any(axis=tuple(range(2, labels.ndim)))
 
 
 def _missing(labels: Any) -> float:
@@ -184,7 +168,16 @@ def _missing(labels: Any) -> float:
     return NO_CLASS if np.issubdtype(labels.dtype, np.integer) else math.nan
 
 
-def _known(labels: Array) -> Array:
-    """Of encoded labels, or targets, which are there, by position."""
-    missing = labels == NO_CLASS if jnp.issubdtype(labels.dtype, jnp.integer) else jnp.isnan(labels)
-    return ~missing.any(axis=tuple(range(1, labels.ndim)))
+def _without_gaps(labels: Array, known: Array) -> Array:
+    """Of every position as a row; 0 where there are none."""
+    found = jnp.where(known.reshape(*known.shape, *(1,) * (labels.ndim - 2)), labels, 0)
+    return found.reshape(-1, *labels.shape[2:])
+
+
+def _means(found: Array, known: Array) -> Array:
+    """By row the mean over positions that have a label."""
+    return jnp.where(known, found.reshape(known.shape), 0).sum(axis=1) / _counts(known, found.dtype)
+
+
+def _counts(known: Array, dtype: Any) -> Array:
+    return jnp.maximum(known.sum(axis=1), 1).astype(dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
-from sparkdl.decoding.labels import LabelPart, decode_labels
+from sparkdl.decoding.labels import LabelPart, MaskLayout, decode_labels
 from sparkdl.decoding.layout import Layout
 
 ROWS, HEIGHT, WIDTH = 3, 5, 7
@@ -23,7 +24,7 @@ OPENCV = pa.struct(
 
 def part(resize: str = "error") -> LabelPart:
     images = Layout(("photo",), (HEIGHT, WIDTH, 3), "float32", resize=resize)
-    return LabelPart("mask", HEIGHT * WIDTH, mask=LabelPart.mask_of("mask", (HEIGHT, WIDTH), {"features": images}))
+    return LabelPart("mask", HEIGHT * WIDTH, mask=MaskLayout.beside({"features": images}, "mask", (HEIGHT, WIDTH)))
 
 
 def file_of(image: Any, kind: str = "PNG", **options: Any) -> bytes:
@@ -105,8 +106,6 @@ def test_a_struct_of_colors_is_no_mask() -> None:
 
 
 def test_a_row_without_one_of_several_labels_is_no_bad_row() -> None:
-    from dataclasses import replace
-
     column = pa.array([None, CLASSES[1].tobytes()])
     found = decode_labels(column, replace(part(), optional=True))
     assert not found.status.any() and np.isnan(found.values[0]).all()
