@@ -65,6 +65,17 @@ def mean_of_known(each: list[np.ndarray]) -> np.ndarray:
     return (np.stack(each, axis=1) * known).sum(1) / known.sum(1).clip(1)
 
 
+def dice(p: Any, t: Any, known: np.ndarray, smoothing: float) -> np.ndarray:
+    """Of probabilities and classes by position, row and class."""
+    found = []
+    for row in range(4):
+        own = [at for at in range(2) if known[row, at]]
+        both = sum((p[at][row] * t[at][row] for at in own), np.zeros(3))
+        either = sum((p[at][row] + t[at][row] for at in own), np.zeros(3))
+        found.append(1 - ((2 * both + smoothing) / (either + smoothing)).mean())
+    return np.array(found)
+
+
 def pinball(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """By hand, for the quantiles 0.25, 0.5 and 0.75."""
     apart = labels - outputs
@@ -371,6 +382,19 @@ TABLE: dict[str, tuple[Loss, np.ndarray, np.ndarray, np.ndarray]] = {
         np.where(IGNORED[..., None], np.nan, np.stack([BITS, 1 - BITS], axis=1)),
         mean_of_known([binary(OUTPUTS, BITS), binary(OTHERS, 1 - BITS)]),
     ),
+    "dice": (
+        losses.Dice(ignore_class=9),
+        np.stack([OUTPUTS, OTHERS], axis=1),
+        np.where(IGNORED, -1, np.stack([CLASSES, CLASSES[::-1]], axis=1)),
+        dice(special.softmax([OUTPUTS, OTHERS], axis=-1), [ONE_HOT, ONE_HOT[::-1]], ~IGNORED, 1.0),
+    ),
+    "dice and cross-entropy, many": (
+        losses.Dice("sigmoid_cross_entropy", smoothing=0.1, loss_weight=0.5),
+        np.stack([OUTPUTS, OTHERS], axis=1),
+        np.stack([BITS, 1 - BITS], axis=1),
+        dice(special.expit([OUTPUTS, OTHERS]), [BITS, 1 - BITS], np.ones((4, 2)), 0.1)
+        + (binary(OUTPUTS, BITS) + binary(OTHERS, 1 - BITS)) / 4,
+    ),
     "yolo": (
         losses.Yolo(ANCHORS, max_boxes=3),
         GRID,
@@ -395,7 +419,7 @@ CASES = pytest.mark.parametrize(("loss", "outputs", "labels", "rows"), TABLE.val
 
 def test_every_loss_is_in_the_table() -> None:
     public = {found for found in vars(losses).values() if isinstance(found, type) and issubclass(found, Loss)}
-    leaves = {found for found in public if not public & {*found.__subclasses__()}}
+    leaves = {found for found in public if not public & {*found.__subclasses__()}} | {losses.EachPosition}
     assert {type(case[0]) for case in TABLE.values()} == leaves - {losses.FMeasure, losses.InBatchSoftmax}  # of batches
 
 
@@ -573,6 +597,11 @@ def test_focal_losses_are_finite_however_sure_the_outputs_are(kind: type[Loss], 
             lambda: losses.EachPosition("squared_error", ignore_class=0),
             "of losses of classes, which SquaredError.* is not",
         ),
+        (
+            lambda: losses.Dice("squared_error"),
+            "loss of Dice must be one of classes and probabilities, .* SquaredError",
+        ),
+        (lambda: losses.Dice(smoothing=0), r"smoothing of Dice must be a number in \(0, inf\)"),
         (lambda: losses.EvidenceLowerBound(0), "latent of EvidenceLowerBound must be a positive integer, received 0"),
         (lambda: losses.EvidenceLowerBound(1, beta=-1), r"beta of EvidenceLowerBound must be a number in \[0, inf\)"),
         (lambda: losses.EvidenceLowerBound(1, losses.InBatchSoftmax()), "a loss of each row by itself"),

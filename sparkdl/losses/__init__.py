@@ -14,6 +14,7 @@ from sparkdl.losses.categorical import SoftmaxFocal as SoftmaxFocal
 from sparkdl.losses.categorical import SoftmaxLoss as SoftmaxLoss
 from sparkdl.losses.categorical import SquaredHinge as SquaredHinge
 from sparkdl.losses.detection import Yolo as Yolo
+from sparkdl.losses.dice import Dice as Dice
 from sparkdl.losses.distributions import DistributionLoss as DistributionLoss
 from sparkdl.losses.distributions import GaussianLikelihood as GaussianLikelihood
 from sparkdl.losses.distributions import MixtureDensity as MixtureDensity

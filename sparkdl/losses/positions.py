@@ -136,17 +136,17 @@ class EachPosition(Loss):
 
     def losses(self, outputs: Array, targets: Array) -> Array:
         known = self._known(targets)
-        return _means(self._of_one.losses(self._positions(outputs), _without_gaps(targets, known)), known)
+        return _means(self._of_one.losses(self._positions(outputs), without_gaps(targets, known)), known)
 
     def slopes(self, outputs: Array, targets: Array) -> Array:
         known = self._known(targets)
-        found = self._of_one.slopes(self._positions(outputs), _without_gaps(targets, known))
+        found = self._of_one.slopes(self._positions(outputs), without_gaps(targets, known))
         each = jnp.where(known[..., None], found.reshape(*known.shape, -1), 0)
         return (each / _counts(known, found.dtype)[:, None, None]).reshape(outputs.shape)
 
     def metrics(self, outputs: Array, labels: Array) -> Array:
         known = self._known(labels)
-        return _means(self._of_one.metrics(self._positions(outputs), _without_gaps(labels, known)), known)
+        return _means(self._of_one.metrics(self._positions(outputs), without_gaps(labels, known)), known)
 
     def predict(self, outputs: Array) -> Array:
         return self._of_one.predict(self._positions(outputs)).reshape(outputs.shape)
@@ -168,7 +168,7 @@ def _missing(labels: Any) -> float:
     return NO_CLASS if np.issubdtype(labels.dtype, np.integer) else math.nan
 
 
-def _without_gaps(labels: Array, known: Array) -> Array:
+def without_gaps(labels: Array, known: Array) -> Array:
     """Of every position as a row; 0 where there are none."""
     found = jnp.where(known.reshape(*known.shape, *(1,) * (labels.ndim - 2)), labels, 0)
     return found.reshape(-1, *labels.shape[2:])

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from scipy import special
 from sklearn import metrics
 from spark_cases import arrays, same_bits
 
 from sparkdl import DeepEstimator, DeepModel, Network
 from sparkdl.layers import Conv, RandomCrop, RandomFlip, Relu, Rescale
-from sparkdl.losses import EachPosition
+from sparkdl.losses import Dice, EachPosition, Loss
 
 COUNT, HEIGHT, WIDTH, CLASSES, IGNORED = 40, 8, 12, 3, 255
 
@@ -76,29 +75,34 @@ def test_masks_of_any_form_train_to_the_same_bits(rows: DataFrame) -> None:
         same_bits(arrays(segmenter(form).fit(rows)), arrays(expected))
 
 
+@pytest.mark.parametrize("loss_weight", [None, 0.5])
 def test_a_segmenter_learns_from_mirrored_images_and_is_measured_by_its_mean_iou(
-    rows: DataFrame, tmp_path: Path
+    rows: DataFrame, tmp_path: Path, loss_weight: float | None
 ) -> None:
-    model = segmenter("file", network(RandomFlip(), RandomFlip("vertical")), maxIter=60).fit(rows)
+    loss: Loss = EachPosition(ignore_class=IGNORED)
+    if loss_weight is not None:
+        loss = Dice(ignore_class=IGNORED, loss_weight=loss_weight)
+    varied = network(RandomFlip(), RandomFlip("vertical"))
+    model = segmenter("file", varied, loss=loss, maxIter=60).fit(rows)
     model.write().overwrite().save(str(tmp_path / "model"))
     found = DeepModel.load(str(tmp_path / "model"))
     measured = found.evaluate(rows)
     predicted = np.array([row[0].toArray() for row in found.transform(rows).sort("id").select("prediction").collect()])
-    chosen = predicted.reshape(COUNT, HEIGHT, WIDTH, CLASSES).argmax(axis=-1)
-    known = MASKS != IGNORED
+    logs = special.log_softmax(predicted.reshape(COUNT, HEIGHT, WIDTH, CLASSES), axis=-1)
+    chosen, known = logs.argmax(axis=-1), MASKS != IGNORED
     scores = metrics.jaccard_score(MASKS[known], chosen[known], average=None)
     assert [own.iou for own in measured.per_class] == pytest.approx(scores.tolist(), rel=1e-12)
     assert measured.macro.iou == pytest.approx(scores.mean(), rel=1e-12) and scores.mean() > 0.8
     assert measured.rows == known.sum()
-    losses = found.score_rows(rows).agg(F.avg("loss")).first()
-    assert losses is not None and losses[0] == pytest.approx(_mean_loss(predicted, known), rel=1e-4)
 
-
-def _mean_loss(scores: np.ndarray, known: np.ndarray) -> float:
-    """Over rows, of the mean over positions that have a class."""
-    logs = special.log_softmax(scores.reshape(COUNT, HEIGHT, WIDTH, CLASSES), axis=-1)
     own = -np.take_along_axis(logs, np.where(known, MASKS, 0)[..., None], -1)[..., 0]
-    return float(((own * known).sum(axis=(1, 2)) / known.sum(axis=(1, 2))).mean())
+    expected = (own * known).sum(axis=(1, 2)) / known.sum(axis=(1, 2))
+    if loss_weight is not None:
+        p, t = np.exp(logs) * known[..., None], np.arange(CLASSES) == MASKS[..., None]
+        coefficients = (2 * (p * t).sum(axis=(1, 2)) + 1) / ((p + t).sum(axis=(1, 2)) + 1)
+        expected = 1 - coefficients.mean(axis=-1) + loss_weight * expected
+    losses = [row["loss"] for row in found.score_rows(rows).sort("id").collect()]
+    np.testing.assert_allclose(losses, expected, rtol=1e-3, atol=1e-6)
 
 
 SMALLER = Network([*network().layers[:-1], Conv(2, (2, 2))], input_shape=(HEIGHT, WIDTH, 3))

@@ -25,7 +25,7 @@ from sparkdl import (
 )
 from sparkdl.layers import Dense, Rescale, Tanh
 from sparkdl.losses import (
-    EachPosition,
+    Dice,
     EvidenceLowerBound,
     FMeasure,
     InBatchSoftmax,
@@ -261,11 +261,11 @@ def test_the_loss_of_each_row_is_that_of_numpy_without_weight_or_regularization(
 
 
 def test_every_loss_is_scored_here() -> None:
-    """Or in test_more_losses.py."""
+    """Or in test_more_losses.py, and Dice in test_segmentation.py."""
     kinds = {kind for kind in specs.registry.values() if issubclass(kind, Loss) and kind.is_packaged()}
     own = {kind for kind in kinds if not kinds & {*kind.__subclasses__()}}
     here = {type(Loss.of(name)) for name in CLASS_LOSSES | NUMBER_LOSSES | PAIR_LOSSES}
-    elsewhere = {EachPosition, EvidenceLowerBound, FMeasure, InBatchSoftmax, MixtureDensity, Quantile}
+    elsewhere = {Dice, EvidenceLowerBound, FMeasure, InBatchSoftmax, MixtureDensity, Quantile}
     assert own == here | elsewhere | {Wasserstein, Yolo}
 
 
