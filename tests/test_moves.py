@@ -219,6 +219,26 @@ def test_a_ready_network_follows_what_is_before_it() -> None:
     np.testing.assert_array_equal(own.reshape(ROWS, 16, 16), expected)
 
 
+def test_a_row_without_one_of_several_labels_goes_on_without_it() -> None:
+    nodes = {
+        "varied": (RandomFlip(), "features"),
+        "boxes": (Conv(7, (4, 4), strides=(4, 4)), "varied"),
+        "pixels": (Conv(3, (1, 1)), "varied"),
+    }
+    graph = Graph({"features": (8, 8, 1)}, nodes, ("boxes", "pixels"))
+    x = DRAW.normal(size=(ROWS, 8, 8, 1))
+    boxes = np.tile([1, 0.1, 0.2, 0.4, 0.5], (ROWS, 1))
+    classes = DRAW.integers(0, 3, (ROWS, 64)).astype(float)
+    boxes[::2], classes[::3] = np.nan, np.nan
+    loss = {"boxes": Yolo(ANCHORS, max_boxes=1), "pixels": EachPosition()}
+    options: dict[str, Any] = {"loss": loss, "optimizer": "sgd", "step_size": 1e-12, "batch_size": ROWS, "epochs": 1}
+    labels = {"boxes": boxes, "pixels": classes}
+    result = training.fit(graph, ({"features": x}, labels), validation=({"features": x}, labels), **options)
+    outputs = result.history[-1].outputs or {}
+    assert all(np.isfinite(own["loss"]) and np.isfinite(own["validation_loss"]) for own in outputs.values())
+    assert outputs["boxes"]["loss"] == pytest.approx(outputs["boxes"]["validation_loss"], rel=0.3)
+
+
 def test_two_that_part_are_refused() -> None:
     branches = Parallel([Network([RandomFlip(), Conv(3, (1, 1))]), Network([RandomFlip(), Conv(3, (1, 1))])], Add())
     network = Network([branches], input_shape=(12, 12, 3))

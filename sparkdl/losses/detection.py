@@ -104,7 +104,8 @@ class Yolo(Loss):
         truth = labels.reshape(len(labels), self.max_boxes, LABEL)
         boxes, inside = moved_boxes(truth[..., 1:].astype(move.matrix.dtype), move)
         kinds = jnp.where(inside, truth[..., 0], NO_OBJECT)
-        return jnp.concatenate([kinds[..., None], boxes.astype(truth.dtype)], axis=-1).reshape(labels.shape)
+        found = jnp.concatenate([kinds[..., None], boxes.astype(truth.dtype)], axis=-1).reshape(labels.shape)
+        return jnp.where(jnp.isnan(labels), labels, found)  # of a row without this one of several labels
 
     def encode(self, labels: np.ndarray[Any, Any], output_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         flat = labels.reshape(len(labels), math.prod(labels.shape[1:]))
